@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Collectives through memory, for the ranks of a communicator that has a lane
+ * (commons.h). No messages: each rank posts, looks at what the others have
+ * posted, and that is it.
+ *
+ * By slots: the data itself is posted. One copy in, one out (reductions read
+ * it where it lies).
+ * By pull: addresses are posted, and each rank copies what it needs straight
+ * from the others' memory. (Chakraborty, Subramoni and Panda, "Contention-aware
+ * kernel-assisted MPI collectives for multi-/many-core systems", CLUSTER 2017.)
+ *
+ * A direct operation is a state machine that never waits, so that blocking and
+ * nonblocking calls share it.
+ */
+#ifndef TB_DIRECT_H
+#define TB_DIRECT_H
+
+#include "coll/call.h"
+#include "coll/commons.h"
+#include "coll/scratch.h"
+
+enum tb_direct_how { TB_DIRECT_NONE, TB_DIRECT_SLOTS, TB_DIRECT_PULL };
+
+struct tb_direct {
+    struct tb_watch watch;
+    const struct tb_call *call;
+    struct tb_lane *lane;
+    uint64_t turn;    /* the first of those it takes */
+    uint64_t pending; /* ranks whose posts are still to come or to be copied */
+    uint64_t what;    /* what the posts of its call say */
+    int64_t bytes;    /* of a block, see tb_direct_bytes */
+    uint8_t how;
+    uint8_t stage;
+    bool done;
+    tb_err err;
+    struct tb_scratch *scratch[2];
+    void (*on_done)(struct tb_direct *d);
+    void *owner;
+};
+
+/* Bytes that a rank posts at most when it goes by slots. -1: it cannot, since
+ * blocks differ or elements to combine have holes. */
+int64_t tb_direct_bytes(const struct tb_call *call);
+/* Whether the call can go by pull. */
+bool tb_direct_can_pull(const struct tb_call *call);
+
+/* Prepares the operation and takes its turns; every member must do that in the
+ * same order. `call` must last. */
+void tb_direct_init(struct tb_direct *d, const struct tb_call *call,
+                    enum tb_direct_how how);
+
+/* Goes on as far as possible; true: it has ended, d->err says how. */
+bool tb_direct_advance(struct tb_direct *d);
+
+/* Goes on from progress, and calls on_done when it has ended. */
+void tb_direct_watch(struct tb_direct *d);
+
+/* Goes on until it has ended. */
+tb_err tb_direct_run(struct tb_direct *d);
+
+/* Ranks whose posts this one needs; whether it posts itself. */
+uint64_t tb_direct_sources(const struct tb_call *call);
+bool tb_direct_posts(const struct tb_call *call);
+/* What this rank gives to itself. */
+tb_err tb_direct_copy_own(const struct tb_call *call);
+
+/* pull.c: tb_direct_advance by pull. */
+bool tb_pull_advance(struct tb_direct *d);
+
+/* Notes that member i is in another call, as its post says. */
+void tb_direct_mismatch(struct tb_direct *d, int i, uint64_t what);
+
+#endif

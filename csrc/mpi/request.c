@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests as MPI sees them: completing one, any, some or all of them.
+ *
+ * What "complete" means depends on the request: an ordinary one is freed and
+ * its handle set to null, a persistent one becomes inactive and stays. Null and
+ * inactive requests are complete and have the empty status.
+ */
+#include "mpi/request.h"
+
+#include "mpi/api.h"
+#include "mpi/errh.h"
+#include "mpi/status.h"
+#include "mpi/world.h"
+
+tb_err tb_req_publish(struct tb_req *req, struct tb_comm *comm)
+{
+    if (!req)
+        return TB_OK;
+    if (!req->comm)
+        req->comm = tb_comm_ref(comm);
+    tb_err err = tb_handle_new_req(req);
+    if (err)
+        tb_req_release(req);
+    return err;
+}
+
+tb_err tb_req_complete(struct tb_req **out)
+{
+    TB_TRY(tb_req_task(tb_world.engine, out));
+    (*out)->done = true;
+    return TB_OK;
+}
+
+static tb_err free_more(struct tb_req *req)
+{
+    struct tb_more *more = req->more;
+    return more && more->ops->free ? more->ops->free(req) : TB_OK;
+}
+
+/* Frees what the handle stands for; returns what a free callback said. */
+static tb_err release(struct tb_req *req)
+{
+    tb_err err = free_more(req);
+    struct tb_comm *comm = req->comm;
+    if (req->handle)
+        tb_handle_drop_req(req);
+    tb_req_free(req);
+    tb_comm_unref(comm);
+    return err;
+}
+
+void tb_req_release(struct tb_req *req) { release(req); }
+
+static void release_done(struct tb_req *req) { release(req); }
+
+static bool is_inactive(const struct tb_req *req)
+{
+    const struct tb_more *more = req->more;
+    return more && more->persistent && !more->active;
+}
+
+/* The request behind a handle; NULL for what is complete and empty. */
+static tb_err find(MPI_Request handle, struct tb_req **out)
+{
+    *out = NULL;
+    if (handle == MPI_REQUEST_NULL)
+        return TB_OK;
+    struct tb_req *req;
+    TB_TRY(tb_req_get(handle, &req));
+    if (!is_inactive(req))
+        *out = req;
+    return TB_OK;
+}
+
+static tb_err tell(struct tb_req *req, MPI_Status *status)
+{
+    const struct tb_more *more = req->more;
+    if (more && more->ops->query)
+        return more->ops->query(req, status);
+    tb_status_result(status, &req->result);
+    return req->result.err;
+}
+
+/* Reports a request that is done, and ends it. */
+static tb_err end(MPI_Request *handle, struct tb_req *req, MPI_Status *status)
+{
+    struct tb_more *more = req->more;
+    tb_err err = tell(req, status);
+    if (TB_UNLIKELY(err))
+        tb_errh_blame(req->comm);
+    if (more && more->persistent) {
+        more->active = false;
+        return err;
+    }
+    *handle = MPI_REQUEST_NULL;
+    tb_err free_err = release(req);
+    return err ? err : free_err;
+}
+
+tb_err tb_wait(MPI_Request *request, MPI_Status *status)
+{
+    struct tb_req *req;
+    TB_TRY(find(*request, &req));
+    if (!req) {
+        tb_status_empty(status);
+        return TB_OK;
+    }
+    tb_err err = tb_engine_wait(tb_world.engine, req);
+    if (TB_UNLIKELY(err)) {
+        tb_errh_blame(req->comm);
+        return err;
+    }
+    return end(request, req, status);
+}
+
+/* One look at the network for a test that would fail otherwise. */
+static bool look(struct tb_req *req)
+{
+    if (!req->done)
+        tb_engine_poll(tb_world.engine);
+    return req->done;
+}
+
+tb_err tb_test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    struct tb_req *req;
+    TB_TRY(find(*request, &req));
+    *flag = 1;
+    if (!req) {
+        tb_status_empty(status);
+        return TB_OK;
+    }
+    if (look(req))
+        return end(request, req, status);
+    *flag = 0;
+    tb_engine_tested(tb_world.engine);
+    return TB_OK;
+}
+
+/* -------------------------------------------------------------------- all */
+
+static MPI_Status *status_at(MPI_Status *statuses, int i)
+{
+    return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+}
+
+static void set_error(MPI_Status *status, int code)
+{
+    if (status != MPI_STATUS_IGNORE)
+        status->MPI_ERROR = code;
+}
+
+static tb_err check_all(int n, const MPI_Request handles[])
+{
+    struct tb_req *req;
+    if (n && !handles)
+        return tb_fail(TB_ERR_ARG, "array_of_requests must not be NULL");
+    for (int i = 0; i < n; i++)
+        if (handles[i] != MPI_REQUEST_NULL)
+            TB_TRY(tb_req_get(handles[i], &req));
+    return TB_OK;
+}
+
+/*
+ * Ends those requests of an array that are done. With one failure or more the
+ * answer is IN_STATUS, and then each status has its own code: PENDING for those
+ * that are neither done nor failed.
+ */
+static tb_err end_done(int n, MPI_Request handles[], MPI_Status statuses[])
+{
+    bool failed = false;
+    for (int i = 0; i < n; i++) {
+        MPI_Status *s = status_at(statuses, i);
+        struct tb_req *req;
+        TB_TRY(find(handles[i], &req));
+        tb_err err = TB_OK;
+        if (!req)
+            tb_status_empty(s);
+        else
+            err = req->done ? end(&handles[i], req, s) : TB_ERR_PENDING;
+        failed |= err && err != TB_ERR_PENDING;
+        set_error(s, tb_errh_code(err));
+    }
+    return failed ? TB_ERR_IN_STATUS : TB_OK;
+}
+
+tb_err tb_waitall(int count, MPI_Request array_of_requests[],
+                  MPI_Status array_of_statuses[])
+{
+    TB_TRY(check_all(count, array_of_requests));
+    for (int i = 0; i < count; i++) {
+        struct tb_req *req;
+        TB_TRY(find(array_of_requests[i], &req));
+        if (!req)
+            continue;
+        tb_err err = tb_engine_wait(tb_world.engine, req);
+        if (TB_UNLIKELY(err)) {
+            tb_errh_blame(req->comm);
+            return err;
+        }
+    }
+    return end_done(count, array_of_requests, array_of_statuses);
+}
+
+static tb_err all_done(int n, const MPI_Request handles[], bool *done)
+{
+    *done = true;
+    for (int i = 0; i < n && *done; i++) {
+        struct tb_req *req;
+        TB_TRY(find(handles[i], &req));
+        if (req)
+            *done = look(req);
+    }
+    if (!*done)
+        tb_engine_tested(tb_world.engine);
+    return TB_OK;
+}
+
+tb_err tb_testall(int count, MPI_Request array_of_requests[], int *flag,
+                  MPI_Status array_of_statuses[])
+{
+    bool done;
+    TB_TRY(check_all(count, array_of_requests));
+    TB_TRY(all_done(count, array_of_requests, &done));
+    *flag = done;
+    return done ? end_done(count, array_of_requests, array_of_statuses) : TB_OK;
+}
+
+/* -------------------------------------------------------------------- any */
+
+struct search {
+    int n;
+    const MPI_Request *handles;
+    int found;   /* first that is done; -1: none yet */
+    bool active; /* there is one to wait for */
+};
+
+/* The first request that is done. */
+static bool search_done(void *arg)
+{
+    struct search *s = arg;
+    s->active = false;
+    s->found = -1;
+    for (int i = 0; i < s->n; i++) {
+        struct tb_req *req;
+        if (find(s->handles[i], &req) || !req)
+            continue;
+        s->active = true;
+        if (req->done) {
+            s->found = i;
+            return true;
+        }
+    }
+    return !s->active;
+}
+
+static tb_err end_any(const struct search *s, MPI_Request handles[], int *indx,
+                      MPI_Status *status)
+{
+    struct tb_req *req;
+    *indx = MPI_UNDEFINED;
+    if (s->found < 0) {
+        tb_status_empty(status);
+        return TB_OK;
+    }
+    *indx = s->found;
+    TB_TRY(find(handles[s->found], &req));
+    return end(&handles[s->found], req, status);
+}
+
+tb_err tb_waitany(int count, MPI_Request array_of_requests[], int *indx,
+                  MPI_Status *status)
+{
+    struct search s = {.n = count, .handles = array_of_requests};
+    TB_TRY(check_all(count, array_of_requests));
+    TB_TRY(tb_engine_wait_until(tb_world.engine, search_done, &s));
+    return end_any(&s, array_of_requests, indx, status);
+}
+
+/* Searches, and once more after a look at the network. */
+static bool search_now(struct search *s)
+{
+    if (search_done(s))
+        return true;
+    tb_engine_poll(tb_world.engine);
+    if (search_done(s))
+        return true;
+    tb_engine_tested(tb_world.engine);
+    return false;
+}
+
+tb_err tb_testany(int count, MPI_Request array_of_requests[], int *indx,
+                  int *flag, MPI_Status *status)
+{
+    struct search s = {.n = count, .handles = array_of_requests};
+    TB_TRY(check_all(count, array_of_requests));
+    *flag = search_now(&s);
+    if (*flag)
+        return end_any(&s, array_of_requests, indx, status);
+    *indx = MPI_UNDEFINED;
+    return TB_OK;
+}
+
+/* ------------------------------------------------------------------- some */
+
+static tb_err end_some(const struct search *s, MPI_Request handles[],
+                       int *outcount, int indices[], MPI_Status statuses[])
+{
+    bool failed = false;
+    int n = 0;
+    if (!s->active) {
+        *outcount = MPI_UNDEFINED;
+        return TB_OK;
+    }
+    for (int i = 0; i < s->n; i++) {
+        struct tb_req *req;
+        TB_TRY(find(handles[i], &req));
+        if (!req || !req->done)
+            continue;
+        tb_err err = end(&handles[i], req, status_at(statuses, n));
+        failed |= err != TB_OK;
+        set_error(status_at(statuses, n), tb_errh_code(err));
+        indices[n++] = i;
+    }
+    *outcount = n;
+    return failed ? TB_ERR_IN_STATUS : TB_OK;
+}
+
+tb_err tb_waitsome(int incount, MPI_Request array_of_requests[], int *outcount,
+                   int array_of_indices[], MPI_Status array_of_statuses[])
+{
+    struct search s = {.n = incount, .handles = array_of_requests};
+    TB_TRY(check_all(incount, array_of_requests));
+    TB_TRY(tb_engine_wait_until(tb_world.engine, search_done, &s));
+    return end_some(&s, array_of_requests, outcount, array_of_indices,
+                    array_of_statuses);
+}
+
+tb_err tb_testsome(int incount, MPI_Request array_of_requests[], int *outcount,
+                   int array_of_indices[], MPI_Status array_of_statuses[])
+{
+    struct search s = {.n = incount, .handles = array_of_requests};
+    TB_TRY(check_all(incount, array_of_requests));
+    search_now(&s);
+    return end_some(&s, array_of_requests, outcount, array_of_indices,
+                    array_of_statuses);
+}
+
+/* ------------------------------------------------- start, cancel and free */
+
+tb_err tb_start(MPI_Request *request)
+{
+    struct tb_req *req;
+    TB_TRY(tb_req_get(*request, &req));
+    struct tb_more *more = req->more;
+    if (!more || !more->persistent)
+        return tb_fail(TB_ERR_REQUEST, "only a persistent request can be "
+                                       "started");
+    if (more->active)
+        return tb_fail(TB_ERR_REQUEST, "the request is active already: "
+                                       "complete it before starting it again");
+    more->active = true;
+    req->done = false;
+    req->result = (struct tb_result){.source = MPI_ANY_SOURCE,
+                                     .tag = MPI_ANY_TAG};
+    tb_err err = more->ops->start(req);
+    if (err) {
+        more->active = false;
+        req->done = true;
+        tb_errh_blame(req->comm);
+    }
+    return err;
+}
+
+tb_err tb_startall(int count, MPI_Request array_of_requests[])
+{
+    if (count < 0)
+        return tb_fail(TB_ERR_COUNT, "count is %d", count);
+    for (int i = 0; i < count; i++)
+        TB_TRY(tb_start(&array_of_requests[i]));
+    return TB_OK;
+}
+
+tb_err tb_cancel(MPI_Request *request)
+{
+    struct tb_req *req;
+    TB_TRY(tb_req_get(*request, &req));
+    const struct tb_more *more = req->more;
+    if (more)
+        return more->ops->cancel ? more->ops->cancel(req) : TB_OK;
+    return tb_engine_cancel(req);
+}
+
+/* What its maker completes is freed when he has; until then the handle still
+ * serves MPI_Grequest_complete. */
+tb_err tb_request_free(MPI_Request *request)
+{
+    struct tb_req *req;
+    TB_TRY(tb_req_get(*request, &req));
+    *request = MPI_REQUEST_NULL;
+    if (!req->done && req->more) {
+        req->on_done = release_done;
+        return TB_OK;
+    }
+    return release(req);
+}
+
+/* ------------------------------------------------------------- get_status */
+
+tb_err tb_request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+{
+    struct tb_req *req;
+    TB_TRY(find(request, &req));
+    *flag = 1;
+    if (!req) {
+        tb_status_empty(status);
+        return TB_OK;
+    }
+    *flag = look(req);
+    if (*flag)
+        return tell(req, status);
+    tb_engine_tested(tb_world.engine);
+    return TB_OK;
+}
+
+tb_err tb_request_get_status_all(int count,
+                                 const MPI_Request array_of_requests[],
+                                 int *flag, MPI_Status array_of_statuses[])
+{
+    bool done;
+    TB_TRY(check_all(count, array_of_requests));
+    TB_TRY(all_done(count, array_of_requests, &done));
+    *flag = done;
+    for (int i = 0; done && i < count; i++) {
+        int one;
+        TB_TRY(tb_request_get_status(array_of_requests[i], &one,
+                                     status_at(array_of_statuses, i)));
+    }
+    return TB_OK;
+}
+
+tb_err tb_request_get_status_any(int count,
+                                 const MPI_Request array_of_requests[],
+                                 int *indx, int *flag, MPI_Status *status)
+{
+    struct search s = {.n = count, .handles = array_of_requests};
+    struct tb_req *req;
+    TB_TRY(check_all(count, array_of_requests));
+    *flag = search_now(&s);
+    *indx = MPI_UNDEFINED;
+    if (!*flag)
+        return TB_OK;
+    if (s.found < 0) {
+        tb_status_empty(status);
+        return TB_OK;
+    }
+    *indx = s.found;
+    TB_TRY(find(array_of_requests[s.found], &req));
+    return tell(req, status);
+}
+
+tb_err tb_request_get_status_some(int incount,
+                                  const MPI_Request array_of_requests[],
+                                  int *outcount, int array_of_indices[],
+                                  MPI_Status array_of_statuses[])
+{
+    struct search s = {.n = incount, .handles = array_of_requests};
+    int n = 0;
+    TB_TRY(check_all(incount, array_of_requests));
+    search_now(&s);
+    if (!s.active) {
+        *outcount = MPI_UNDEFINED;
+        return TB_OK;
+    }
+    for (int i = 0; i < incount; i++) {
+        struct tb_req *req;
+        TB_TRY(find(array_of_requests[i], &req));
+        if (!req || !req->done)
+            continue;
+        TB_TRY(tell(req, status_at(array_of_statuses, n)));
+        array_of_indices[n++] = i;
+    }
+    *outcount = n;
+    return TB_OK;
+}
