@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+"""tbmpirun: starts the ranks of a job, serves them, watches them, ends them.
+
+options  what the user typed            -> a Request
+plan     what that means                -> a Plan: every rank, in full
+cli      the command: options, plan, job, exit code
+job      the life of one job: what counts as a failure, which exit code
+ranks    the processes of one machine: start, signal, reap, end
+guard    ends the ranks when the launcher itself is killed
+pmi      the start-up protocol that the ranks speak (PMI-1)
+output   standard output and error, from ranks to the user
+feed     standard input for several ranks
+segment  the job's shared memory
+board    what every rank is doing, read from that memory
+report   the sentences people read
+stacks   where a rank hangs, for --timeout
+hosts    host lists in the formats people have
+"""

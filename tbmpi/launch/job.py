@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: MIT
+"""The life of one job: what counts as a failure, and what follows from it.
+
+The first failure decides the exit code and is the one that is reported; from
+then on everything only ends. A rank fails when it is killed, calls MPI_Abort,
+exits with another code than 0, leaves MPI open (MPI_Init without
+MPI_Finalize), or leaves others waiting for it in MPI_Init. A code other than
+0 after MPI_Finalize is a failure too, but nobody can be waiting for that rank
+any more, so the others finish in peace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from tbmpi.launch import report, stacks
+from tbmpi.launch.board import Board, Note, rank_list
+from tbmpi.launch.errors import FAILED, SIGNAL_BASE, TIMED_OUT, LaunchError
+from tbmpi.launch.guard import Guard
+from tbmpi.launch.output import Sink
+from tbmpi.launch.plan import Plan
+from tbmpi.launch.pmi import ProtocolError, Server, Stage
+from tbmpi.launch.ranks import GRACE, LocalNode, prepare_output
+from tbmpi.launch.report import PREFIX, Failure
+from tbmpi.launch.segment import Segment
+
+DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TOLD = (signal.SIGUSR1, signal.SIGUSR2)
+# Ranks that got a deadly signal may clean up; then whoever waits for one that
+# has gone is ended.
+AFTER_SIGNAL = 1.5
+LATE_OUTPUT = 0.5  # silence after which a pipe held outside the job is given up
+DEBUGGED = 16  # ranks whose stacks are worth a debugger's time
+
+
+class Job:
+    """Runs a plan. One job per process: it owns signals and descriptors."""
+
+    def __init__(self, plan: Plan, guard: Guard) -> None:
+        self._plan = plan
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._memory = Segment(plan.size)
+        self._board = Board(memoryview(self._memory.view), plan.size)
+        name = f"kvs_{os.getpid()}_{secrets.token_hex(4)}"
+        self._server = Server(plan.size, name, tuple(rank.app for rank in plan.ranks))
+        self._out = Sink(self._loop, 1, self._nobody_reads)
+        self._err = Sink(self._loop, 2, lambda: None)
+        self._node = LocalNode(plan, guard, self._memory, (self._out, self._err), self)
+        self._failure: Failure | None = None
+        self._notes: list[Note] = []
+        self._told_to_end: int | None = None
+        self._chores: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """Starts the ranks, waits for their end, returns the exit code."""
+        self._loop.set_exception_handler(self._went_wrong)
+        self._catch_signals()
+        prepare_output(self._plan)
+        problem: LaunchError | None = None
+        try:
+            await self._node.start()
+        except LaunchError as why:
+            problem = why
+            self._fail(Failure(why.code))
+        self._memory.close()
+        if self._plan.timeout is not None:
+            self._loop.call_later(self._plan.timeout, self._time_is_up)
+        left = await self._node.gone()
+        await self._finish_chores()
+        await self._node.output_ended(LATE_OUTPUT)
+        self._say_last(left)
+        await self._out.drained()
+        await self._err.drained()
+        if problem is not None:
+            raise problem
+        return self._failure.code if self._failure else 0
+
+    async def _finish_chores(self) -> None:
+        if self._chores:
+            await asyncio.gather(*self._chores)
+
+    def _say(self, line: str) -> None:
+        self._err.write(line.encode(errors="backslashreplace") + b"\n")
+
+    def _say_last(self, left: list[int]) -> None:
+        if self._failure and self._failure.what:
+            self._say(report.death_line(self._failure, self._plan.host, self._notes))
+        if left:
+            numbers = " ".join(map(str, left))
+            self._say(
+                f"{PREFIX}the system does not end these processes of the job: {numbers}"
+            )
+
+    # ---------------------------------------------------- what the node tells
+
+    def rank_said(self, rank: int, line: bytes) -> None:
+        """A line of the start-up protocol: answer it."""
+        try:
+            replies = self._server.handle(rank, line)
+        except ProtocolError as why:
+            self.rank_garbled(rank, str(why))
+            return
+        for receiver, reply in replies:
+            self._node.send(receiver, reply)
+        if self._server.aborted is not None:
+            # Not now: a rank that was killed may be why this one gives up,
+            # and its end may be the next thing that is seen.
+            self._loop.call_soon(self._abort)
+        self._look_for_waiters()
+
+    def rank_garbled(self, rank: int, what: str) -> None:
+        """What came is not the start-up protocol."""
+        self._fail(Failure(FAILED, rank, what))
+
+    def ranks_ended(self, ended: Sequence[tuple[int, int]]) -> None:
+        """Ranks have ended together, as far as one can see from here."""
+        for rank, _ in ended:
+            self._server.leave(rank)
+        # Of several, a killed one is likelier the cause than those that left
+        # with an error code or none at all.
+        for rank, status in sorted(
+            ended, key=lambda pair: (pair[1] >= 0, pair[1] == 0)
+        ):
+            self._rank_ended(rank, status)
+        self._look_for_waiters()
+
+    def _rank_ended(self, rank: int, status: int) -> None:
+        stage = self._server.stage(rank)
+        if self._node.closing:
+            return
+        if status >= 0 and self._server.aborted is not None:
+            self._fail(self._by_abort())
+        elif status == 0 and stage is Stage.JOINED:
+            what = "ended with exit code 0 without MPI_Finalize"
+            self._fail(Failure(FAILED, rank, what))
+        elif status != 0 and self._told_to_end in (-status, status - SIGNAL_BASE):
+            # The user wanted this, so there is nothing to tell.
+            self._fail(Failure(SIGNAL_BASE + self._told_to_end))
+        elif status > 0 and stage is Stage.FINALIZED:
+            self._note(report.by_exit(rank, status, finalized=True))
+        elif status != 0:
+            self._fail(report.by_exit(rank, status, finalized=False))
+
+    def _look_for_waiters(self) -> None:
+        stuck = self._server.stuck()
+        if stuck is None or self._node.closing:
+            return
+        waiting, ended = stuck
+        finalized = self._server.stage(ended) is Stage.FINALIZED
+        done = "after MPI_Finalize" if finalized else "without calling MPI_Init"
+        what = f"ended with exit code 0 {done}; rank {waiting} waits for it"
+        self._fail(Failure(FAILED, ended, what))
+
+    def _abort(self) -> None:
+        self._node.reap()
+        self._fail(self._by_abort())
+
+    def _by_abort(self) -> Failure:
+        aborted = self._server.aborted
+        assert aborted is not None
+        note = self._board.note(aborted.rank)
+        return report.by_abort(aborted.rank, aborted.code, note.reason)
+
+    # ---------------------------------------------------------------- ending
+
+    def _note(self, failure: Failure) -> None:
+        """The first failure counts; what the ranks do now goes with it."""
+        if self._failure is None:
+            self._failure = failure
+            self._notes = self._board.notes()
+
+    def _fail(self, failure: Failure) -> None:
+        if self._node.closing:
+            return
+        self._note(failure)
+        if self._told_to_end is not None:
+            self._node.end(AFTER_SIGNAL, AFTER_SIGNAL)
+        else:
+            self._node.end()
+
+    def _nobody_reads(self) -> None:
+        """Our standard output is closed, as by `| head`: end like a filter."""
+        self._fail(Failure(SIGNAL_BASE + signal.SIGPIPE))
+
+    def _went_wrong(
+        self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+    ) -> None:
+        """A mistake in the launcher itself: say it, and leave nobody waiting."""
+        error = context.get("exception")
+        lines = traceback.format_exception(error) if error else [context["message"]]
+        self._say(f"{PREFIX}a defect in tbmpirun, please report it:")
+        self._say("".join(lines).rstrip())
+        self._fail(Failure(FAILED))
+
+    def _time_is_up(self) -> None:
+        if self._node.running and not self._node.closing:
+            task = self._loop.create_task(self._report_and_end())
+            self._chores.add(task)
+
+    async def _report_and_end(self) -> None:
+        self._note(Failure(TIMED_OUT))
+        limit = f"{self._plan.timeout:g} s"
+        self._say(f"{PREFIX}the job reached its time limit of {limit}; its ranks are:")
+        notes = self._board.notes()
+        pids = {r: self._process_of(r, notes[r]) for r in sorted(self._node.running)}
+        for r, note in enumerate(notes):
+            stage = self._server.stage(r).value if r in pids else "has ended"
+            self._say(report.state_line(r, self._plan.host, pids.get(r), note, stage))
+        pythons = [r for r in pids if stacks.is_python(pids[r])]
+        others = [r for r in pids if r not in pythons][:DEBUGGED]
+        for r, lines in (
+            await stacks.of_processes({r: pids[r] for r in others})
+        ).items():
+            self._say(f"{PREFIX}the stack of rank {r}:")
+            for line in lines:
+                self._say(f"  {line}")
+        if pythons:
+            self._say(f"{PREFIX}the Python stacks of {rank_list(pythons)}:")
+        for r in pythons:
+            for source in self._node.processes[r].sources:
+                source.tag = f"[{r}] ".encode()
+            stacks.ask_python(pids[r])
+        self._node.end(GRACE / 2, GRACE)
+
+    def _process_of(self, rank: int, note: Note) -> int:
+        """The rank's MPI process, which a shell may have started."""
+        leader = self._node.processes[rank].pid
+        with contextlib.suppress(OSError):
+            if note.pid and os.getsid(note.pid) == leader:
+                return note.pid
+        return leader
+
+    # --------------------------------------------------------------- signals
+
+    def _catch_signals(self) -> None:
+        for signum in DEADLY:
+            # Ignored signals stay ignored: nohup, or a shell's background.
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                self._loop.add_signal_handler(signum, self._told, signum)
+        for signum in TOLD:
+            self._loop.add_signal_handler(signum, self._node.signal_ranks, signum)
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            self._loop.add_signal_handler(signal.SIGTSTP, self._stop)
+        self._loop.add_signal_handler(
+            signal.SIGCONT, self._node.signal_groups, signal.SIGCONT
+        )
+
+    def _told(self, signum: int) -> None:
+        if not self._node.running:
+            # Only output is left, and whoever should read it does not. The
+            # guard ends what else there may be.
+            os._exit(SIGNAL_BASE + signum)
+        if self._told_to_end is None:
+            self._told_to_end = signum
+            self._node.signal_groups(signum)
+        else:  # the second time is an order
+            self._note(Failure(SIGNAL_BASE + signum))
+            self._node.end(0.0, 0.0)
+
+    def _stop(self) -> None:
+        # SIGTSTP does nothing to a group without a parent in its session, and
+        # that is what the ranks' groups are. The guard has no terminal.
+        self._node.signal_groups(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def run(plan: Plan) -> int:
+    """Runs the job from start to end and returns the exit code.
+
+    Raises LaunchError when it could not be started; nothing is left then.
+    """
+    guard = Guard()
+    try:
+        with contextlib.closing(guard):
+            return asyncio.run(_run(plan, guard))
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+async def _run(plan: Plan, guard: Guard) -> int:
+    return await Job(plan, guard).run()

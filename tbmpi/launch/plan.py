@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""From what was typed to what will be started: every rank, in full.
+
+All that can be wrong before a process exists is found here: a missing
+program, a bad directory, a host that is not this one, too many ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tbmpi import _paths
+from tbmpi.launch import hosts
+from tbmpi.launch.errors import NOT_EXECUTABLE, NOT_FOUND, LaunchError
+from tbmpi.launch.options import AppRequest, OutputRequest, Request, seconds
+
+MAX_RANKS = 4096
+
+# Left behind by a launcher that started us; they would mislead the ranks.
+_STALE = re.compile(
+    r"(PMI_|PMIX_|PMI2_|OMPI_COMM_WORLD_|OMPI_UNIVERSE_SIZE$|HYDI_|HYDRA_"
+    r"|MPI_LOCALRANKID$|MPI_LOCALNRANKS$|TBMPI_(RANK|SIZE|SHM_FD|INSIDE)$)"
+)
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """One rank: what to run, where, and with which environment."""
+
+    rank: int
+    app: int
+    host: str
+    argv: tuple[str, ...]
+    program: str
+    cwd: str
+    env: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The program as people call it."""
+        return Path(self.argv[0]).name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole job."""
+
+    ranks: tuple[RankPlan, ...]
+    host: str
+    output: OutputRequest = field(default_factory=OutputRequest)
+    stdin: str = "0"
+    timeout: float | None = None
+    verbose: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self.ranks)
+
+
+def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
+    """Checks a request as a whole and lays out its ranks.
+
+    Raises LaunchError; reads the file system, changes nothing.
+    """
+    host = _host(request)
+    counts = _counts(request)
+    size = sum(counts)
+    if size > MAX_RANKS:
+        raise LaunchError(
+            f"{size} ranks are too many; at most {MAX_RANKS} start on one machine"
+        )
+    ranks: list[RankPlan] = []
+    for number, (app, count) in enumerate(zip(request.apps, counts, strict=True)):
+        env = _environment(request, app, environ)
+        cwd = _directory(app)
+        program = find_program(
+            app.words[0], cwd, env.get("PATH", environ.get("PATH", ""))
+        )
+        for _ in range(count):
+            rank = len(ranks)
+            own = {**env, **_rank_variables(rank, size)}
+            ranks.append(
+                RankPlan(rank, number, host, tuple(app.words), program, cwd, own)
+            )
+    if request.stdin.isdigit() and int(request.stdin) >= size:
+        raise LaunchError(
+            f"--stdin {request.stdin}: the job has ranks 0 to {size - 1} only"
+        )
+    return Plan(
+        tuple(ranks),
+        host,
+        request.output,
+        request.stdin,
+        _time_limit(request, environ),
+        request.verbose,
+    )
+
+
+def _host(request: Request) -> str:
+    for host in request.hosts:
+        if not hosts.is_local(host.name):
+            raise LaunchError(
+                f"host '{host.name}' is not this machine ({hosts.local_name()}); "
+                "ranks are started on the local machine only, use localhost"
+            )
+    return hosts.local_name()
+
+
+def _counts(request: Request) -> list[int]:
+    slots = sum(host.slots for host in request.hosts)
+    default = request.per_node or slots or 1
+    return [app.ranks or default for app in request.apps]
+
+
+def _time_limit(request: Request, environ: Mapping[str, str]) -> float | None:
+    if request.timeout is None and environ.get("MPIEXEC_TIMEOUT"):
+        return seconds("MPIEXEC_TIMEOUT", environ["MPIEXEC_TIMEOUT"])
+    return request.timeout
+
+
+def _environment(
+    request: Request, app: AppRequest, environ: Mapping[str, str]
+) -> dict[str, str]:
+    keep = app.env_keep if app.env_keep is not None else request.env_keep
+    env = {
+        key: value
+        for key, value in environ.items()
+        if (keep is None or key in keep) and not _STALE.match(key)
+    }
+    library = _paths.library()
+    if library.exists():
+        env.setdefault("MPI4PY_LIBMPI", str(library))
+    # A Python rank writes into a pipe and would keep its lines to itself
+    # until it ends; and it can say where it hangs (see stacks.py).
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    env.setdefault("PYTHONFAULTHANDLER", "1")
+    for key, value in {**request.env, **app.env}.items():
+        if value is not None:
+            env[key] = value
+        elif key in environ:
+            env[key] = environ[key]
+        else:
+            request.note(
+                f"-x {key}: the variable is not set here, so nothing is passed"
+            )
+    return env
+
+
+def _rank_variables(rank: int, size: int) -> dict[str, str]:
+    """What programs look at to learn their rank before MPI_Init."""
+    return {
+        "PMI_RANK": str(rank),
+        "PMI_SIZE": str(size),
+        "MPI_LOCALRANKID": str(rank),
+        "MPI_LOCALNRANKS": str(size),
+        "OMPI_COMM_WORLD_RANK": str(rank),
+        "OMPI_COMM_WORLD_SIZE": str(size),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(size),
+        "TBMPI_RANK": str(rank),
+        "TBMPI_SIZE": str(size),
+    }
+
+
+def _directory(app: AppRequest) -> str:
+    wdir = os.path.abspath(app.wdir or ".")
+    if not os.path.isdir(wdir):
+        raise LaunchError(
+            f"the working directory {app.wdir} (-wdir) is not a directory"
+        )
+    return wdir
+
+
+def find_program(word: str, cwd: str, path: str) -> str:
+    """The file that `word` means for a rank in `cwd`; LaunchError if none."""
+    if "/" in word:
+        found = os.path.join(cwd, word)
+        if not os.path.exists(found):
+            raise LaunchError(f"no such program: {word} (looked in {cwd})", NOT_FOUND)
+    else:
+        found = shutil.which(word, path=path) or ""
+        if not found:
+            raise LaunchError(_not_on_path(word, cwd), NOT_FOUND)
+        found = os.path.abspath(found)
+    if stat.S_ISDIR(os.stat(found).st_mode):
+        raise LaunchError(f"{word} is a directory, not a program", NOT_EXECUTABLE)
+    if not os.access(found, os.X_OK):
+        raise LaunchError(f"{word} is not executable; {_remedy(word)}", NOT_EXECUTABLE)
+    return found
+
+
+def _not_on_path(word: str, cwd: str) -> str:
+    if os.path.exists(os.path.join(cwd, word)):
+        if word.endswith(".py"):
+            return f"no program '{word}' on PATH; for the script here: {_remedy(word)}"
+        return f"no program '{word}' on PATH; for the file here write ./{word}"
+    return f"no program '{word}' on PATH; give its path or add its directory to PATH"
+
+
+def _remedy(word: str) -> str:
+    if word.endswith(".py"):
+        return f"try: tbmpirun -n 4 python {word}"
+    return f"try: chmod +x {word}"

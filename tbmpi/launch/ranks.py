@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: MIT
+"""The ranks of one machine as processes: start, serve, signal, reap, end.
+
+LocalNode is the machine the launcher runs on. What it offers (start, send,
+signal, end, and the calls of Events in return) is all that a job needs of a
+machine, so a node behind ssh is another class with the same methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from typing import IO, Protocol
+
+from tbmpi.launch import segment, sessions
+from tbmpi.launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, LaunchError
+from tbmpi.launch.feed import Feed
+from tbmpi.launch.guard import Guard
+from tbmpi.launch.output import Sink, Source
+from tbmpi.launch.plan import Plan, RankPlan
+from tbmpi.launch.pmi import Channel
+
+# From SIGTERM to SIGKILL; with the rest of it, a failed job is gone in 2 s.
+GRACE = 1.0
+# What a rank has left running gets this long to notice before it is asked to.
+LINGER = 0.25
+STEP = 0.02
+GIVE_UP = 5.0
+# Descriptors: a socket and two pipes a rank, and the launcher's own.
+PER_RANK = 3
+OWN = segment.FIRST_DESCRIPTOR + 32
+
+
+class Events(Protocol):
+    """What a node tells the job. Called in the event loop."""
+
+    def rank_said(self, rank: int, line: bytes) -> None:
+        """A line of the start-up protocol."""
+
+    def rank_garbled(self, rank: int, what: str) -> None:
+        """Something on that line that is no protocol."""
+
+    def ranks_ended(self, ended: Sequence[tuple[int, int]]) -> None:
+        """Ranks have ended: (rank, exit code or minus the signal)."""
+
+
+class RankProcess:
+    """One rank: its process and the launcher's ends of its descriptors."""
+
+    def __init__(self, plan: RankPlan, process: subprocess.Popen[bytes]) -> None:
+        self.plan = plan
+        self.process = process
+        self.channel: Channel | None = None
+        self.sources: list[Source] = []
+
+    @property
+    def pid(self) -> int:
+        """Its process; also its process group and its session."""
+        return self.process.pid
+
+
+class LocalNode:
+    """Runs the ranks of `plan` on this machine.
+
+    The sinks take the ranks' output; `memory` is the segment they inherit.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        guard: Guard,
+        memory: segment.Segment,
+        sinks: tuple[Sink, Sink],
+        events: Events,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._plan = plan
+        self._guard = guard
+        self._memory = memory
+        self._sinks = sinks
+        self._events = events
+        self._doom = sessions.Doom()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._feed: Feed | None = None
+        self._changed = asyncio.Event()
+        self.closing = False
+        self.processes: dict[int, RankProcess] = {}
+        self.running: set[int] = set()
+
+    # ------------------------------------------------------------- starting
+
+    async def start(self) -> None:
+        """Starts all ranks; stops early when the job has failed meanwhile.
+
+        Raises LaunchError when a rank cannot be started; end() takes back
+        those that were.
+        """
+        _make_room(self._plan.size)
+        self._loop.add_signal_handler(signal.SIGCHLD, self.reap)
+        if self._plan.stdin == "all":
+            self._feed = Feed(self._loop)
+        for plan in self._plan.ranks:
+            if self.closing:
+                return
+            self._start_rank(plan)
+            await asyncio.sleep(0)
+        if self._feed:
+            self._feed.start()
+
+    def _start_rank(self, plan: RankPlan) -> None:
+        with contextlib.ExitStack() as ours:
+            mine, theirs = socket.socketpair()
+            ours.callback(mine.close)
+            wire = segment.out_of_the_way(theirs.detach())
+            theirs_too = [wire]
+            ours.callback(_close, theirs_too)
+            stdin = self._stdin(plan.rank, theirs_too)
+            stdout, stdout_reader = self._stream(plan.rank, 1, theirs_too)
+            stderr, stderr_reader = self._stream(plan.rank, 2, theirs_too)
+            handed = {"PMI_FD": str(wire), "TBMPI_SHM_FD": str(self._memory.fd)}
+            process = _spawn(
+                plan, handed, (stdin, stdout, stderr), (wire, self._memory.fd)
+            )
+            self._guard.watch(process.pid)
+            _close(theirs_too)
+            ours.pop_all()
+        rank = RankProcess(plan, process)
+        self.processes[plan.rank] = rank
+        self.running.add(plan.rank)
+        number = plan.rank
+        rank.channel = Channel(
+            self._loop,
+            mine,
+            lambda line: self._events.rank_said(number, line),
+            lambda what: self._events.rank_garbled(number, what),
+        )
+        for sink, reader in zip(
+            self._sinks, (stdout_reader, stderr_reader), strict=True
+        ):
+            if reader is not None:
+                rank.sources.append(self._source(number, reader, sink))
+
+    def _source(self, rank: int, reader: int, sink: Sink) -> Source:
+        output = self._plan.output
+        tag = f"[{rank}] ".encode() if output.tag else b""
+        return Source(self._loop, reader, sink, tag, output.raw and not tag)
+
+    def _stdin(self, rank: int, theirs: list[int]) -> int:
+        """The descriptor that becomes the rank's standard input."""
+        if self._feed is not None:
+            reader, writer = os.pipe()
+            theirs.append(reader)
+            self._feed.add(writer)
+            return reader
+        if self._plan.stdin == str(rank) and not _in_background():
+            return 0
+        null = os.open(os.devnull, os.O_RDONLY)
+        theirs.append(null)
+        return null
+
+    def _stream(
+        self, rank: int, number: int, theirs: list[int]
+    ) -> tuple[int, int | None]:
+        """What becomes the rank's descriptor 1 or 2, and our end of it."""
+        path = _output_file(self._plan, rank, number)
+        if path is not None:
+            # Appending lets ranks share a file, if that is what was asked for.
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            theirs.append(fd)
+            return fd, None
+        if self._plan.size == 1 and not self._plan.output.tag and os.isatty(number):
+            return number, None
+        reader, writer = os.pipe()
+        theirs.append(writer)
+        return writer, reader
+
+    # -------------------------------------------------------------- serving
+
+    def send(self, rank: int, line: bytes) -> None:
+        """Sends a rank a line of the start-up protocol."""
+        channel = self.processes[rank].channel
+        if channel is not None:
+            channel.send(line)
+
+    def signal_ranks(self, signum: int) -> None:
+        """Signals the rank's own process: what it started knows nothing of it."""
+        for rank in self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self.processes[rank].process.send_signal(signum)
+
+    def signal_groups(self, signum: int) -> None:
+        """Signals the rank and what it started, as a terminal would."""
+        for rank in self.running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.processes[rank].pid, signum)
+
+    def reap(self) -> None:
+        """Finds ranks that have ended. Each is reported once."""
+        ended = []
+        for number in sorted(self.running):
+            rank = self.processes[number]
+            status = rank.process.poll()
+            if status is None:
+                continue
+            self.running.discard(number)
+            if rank.channel is not None:
+                rank.channel.drain()
+                rank.channel.close()
+            ended.append((number, status))
+            now = time.monotonic()
+            self._condemn(rank.pid, now + LINGER, now + LINGER + GRACE)
+        if ended:
+            self._changed.set()
+            self._events.ranks_ended(ended)
+
+    # --------------------------------------------------------------- ending
+
+    def end(self, ask_in: float = 0.0, kill_in: float = GRACE) -> None:
+        """Begins to end all ranks and what they started; see gone()."""
+        self.closing = True
+        now = time.monotonic()
+        for number in self.running:
+            self._condemn(self.processes[number].pid, now + ask_in, now + kill_in)
+        for sid in self._doom.sids:
+            self._doom.add(sid, now + ask_in, now + kill_in)
+
+    def _condemn(self, sid: int, ask: float, kill: float) -> None:
+        self._doom.add(sid, ask, kill)
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = self._loop.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        await asyncio.sleep(0 if self.closing or not self.running else STEP)
+        while self._doom.sids:
+            pids = frozenset(self.processes[number].pid for number in self.running)
+            for sid in self._doom.step(time.monotonic(), pids):
+                self._guard.forget(sid)
+            self._changed.set()
+            if self._doom.sids:
+                await asyncio.sleep(STEP)
+
+    async def gone(self) -> list[int]:
+        """Waits until nothing of the ranks is left.
+
+        Returns the processes that cannot be ended, which is none unless the
+        system itself is stuck.
+        """
+        deadline = float("inf")
+        while self.running or self._doom.sids:
+            if self._sweeper is not None and self._sweeper.done():
+                self._sweeper.result()  # raises what stopped it
+            if deadline == float("inf") and (self.closing or not self.running):
+                deadline = time.monotonic() + LINGER + GRACE + GIVE_UP
+            if time.monotonic() > deadline:
+                left = sessions.members(self._doom.sids)
+                return sorted(pid for pids in left.values() for pid in pids)
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), GIVE_UP)
+        return []
+
+    async def output_ended(self, patience: float) -> None:
+        """Waits for the rest of the output.
+
+        A pipe that a process outside the job holds open is given up when
+        nothing has come from it for `patience` seconds.
+        """
+        sources = [
+            source for rank in self.processes.values() for source in rank.sources
+        ]
+        open_ones = [source for source in sources if not source.ended.is_set()]
+        while open_ones:
+            before = [source.received for source in open_ones]
+            waits = asyncio.gather(*(source.ended.wait() for source in open_ones))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(waits, patience)
+            for source, count in zip(open_ones, before, strict=True):
+                if source.received == count:
+                    source.finish()
+            open_ones = [source for source in open_ones if not source.ended.is_set()]
+        if self._feed:
+            self._feed.close()
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)
+
+
+def _spawn(
+    plan: RankPlan,
+    handed: dict[str, str],
+    standard: tuple[int, int, int],
+    inherited: tuple[int, ...],
+) -> subprocess.Popen[bytes]:
+    stdin, stdout, stderr = standard
+    try:
+        return subprocess.Popen(
+            plan.argv,
+            executable=plan.program,
+            cwd=plan.cwd,
+            env={**plan.env, **handed},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+    except BlockingIOError as why:
+        raise LaunchError(
+            f"cannot start rank {plan.rank}: the system allows no more processes "
+            "(ulimit -u); run fewer ranks",
+            FAILED,
+        ) from why
+    except OSError as why:
+        code = NOT_FOUND if isinstance(why, FileNotFoundError) else NOT_EXECUTABLE
+        raise LaunchError(
+            f"cannot run {plan.argv[0]}: {_reason(plan, why)}", code
+        ) from why
+
+
+def _reason(plan: RankPlan, why: OSError) -> str:
+    try:
+        with open(plan.program, "rb") as file:
+            first: bytes = _first_line(file)
+    except OSError:
+        first = b""
+    if isinstance(why, FileNotFoundError) and first.startswith(b"#!"):
+        interpreter = first[2:].strip().decode(errors="replace")
+        return f"its first line asks for {interpreter}, which is not there"
+    if why.errno == 8:  # ENOEXEC
+        return (
+            "it is neither a program for this machine nor a script that begins with #!"
+        )
+    return why.strerror or str(why)
+
+
+def _first_line(file: IO[bytes]) -> bytes:
+    return file.readline(256)
+
+
+def _make_room(ranks: int) -> None:
+    """Raises the limit of open descriptors when so many ranks need it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    need = ranks * PER_RANK + OWN
+    if soft == resource.RLIM_INFINITY or soft >= need:
+        return
+    try:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (need, max(hard, need) if hard >= 0 else hard)
+        )
+    except (ValueError, OSError) as why:
+        raise LaunchError(
+            f"{ranks} ranks need {need} open descriptors and {hard} are allowed; "
+            "run fewer ranks or raise the limit (ulimit -n)",
+            FAILED,
+        ) from why
+
+
+def _in_background() -> bool:
+    """Whether standard input is a terminal that belongs to somebody else now."""
+    try:
+        return os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp()
+    except OSError:
+        return False
+
+
+def _output_file(plan: Plan, rank: int, number: int) -> str | None:
+    output = plan.output
+    if output.directory is not None:
+        width = len(str(plan.size - 1))
+        folder = os.path.join(output.directory, f"rank.{rank:0{width}}")
+        return os.path.join(folder, "stdout" if number == 1 else "stderr")
+    pattern = output.stdout_pattern if number == 1 else output.stderr_pattern
+    if pattern is None:
+        return None
+    return pattern.replace("%r", str(rank)).replace("%h", plan.host)
+
+
+def prepare_output(plan: Plan) -> None:
+    """Makes the folders of the ranks' output and empties its files."""
+    paths = {
+        _output_file(plan, rank, number)
+        for rank in range(plan.size)
+        for number in (1, 2)
+    }
+    for path in sorted(filter(None, paths)):
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            with open(path, "wb"):
+                pass
+        except OSError as why:
+            raise LaunchError(
+                f"cannot write the output file {path}: {why.strerror}"
+            ) from why

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""The job's shared memory, made before any rank and never left behind.
+
+It has no name when the first rank starts, and on Linux never had one: the ranks
+inherit the open descriptor, so whoever is killed at whatever moment, nothing
+stays. All bytes are reserved at once, so that a small /dev/shm is one clear
+error here and not a bus error in some rank an hour later.
+"""
+
+from __future__ import annotations
+
+import _posixshmem  # type: ignore[import-not-found]
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import secrets
+import struct
+
+from tbmpi._gen import segment as layout
+from tbmpi.launch.errors import FAILED, LaunchError
+
+# struct tb_segment_head of csrc/net/segment.h: magic, ranks, maker.
+HEAD = struct.Struct("=QII")
+
+# Descriptors handed to ranks lie above those that shell scripts use freely.
+FIRST_DESCRIPTOR = 64
+
+
+def out_of_the_way(fd: int) -> int:
+    """Moves a descriptor to where a rank's shell does not tread."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR)
+    os.close(fd)
+    return moved
+
+
+class Segment:
+    """Shared memory for `ranks` ranks on this machine.
+
+    `fd` is for the ranks to inherit; `view` shows the launcher what they
+    write. The memory goes with the last of them.
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self.size = ranks * layout.SEGMENT_PER_RANK
+        self.fd = out_of_the_way(_unnamed())
+        try:
+            _reserve(self.fd, self.size)
+        except OSError as why:
+            self.close()
+            raise LaunchError(_too_little(ranks, self.size, why), FAILED) from why
+        # Through the mapping: macOS has no write() for shared memory.
+        self.view = mmap.mmap(self.fd, self.size)
+        HEAD.pack_into(self.view, 0, layout.SEGMENT_MAGIC, ranks, os.getpid())
+
+    def close(self) -> None:
+        """Gives the descriptor back; `view` stays readable."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _unnamed() -> int:
+    """An empty piece of shared memory that has no name, or none any more."""
+    if hasattr(os, "O_TMPFILE"):
+        with contextlib.suppress(OSError):
+            return os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR, 0o600)
+    # Elsewhere it needs a name for the moment between these two calls.
+    while True:
+        name = f"/tbmpi-{os.getpid():x}-{secrets.token_hex(4)}"
+        try:
+            fd: int = _posixshmem.shm_open(
+                name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600
+            )
+        except FileExistsError:
+            continue
+        except OSError as why:
+            raise LaunchError(
+                f"cannot make shared memory: {why.strerror}", FAILED
+            ) from why
+        _posixshmem.shm_unlink(name)
+        return fd
+
+
+def _reserve(fd: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+    else:
+        os.ftruncate(fd, size)
+
+
+def _too_little(ranks: int, size: int, why: OSError) -> str:
+    need = f"{ranks} ranks need {size >> 20} MiB of shared memory"
+    if why.errno != errno.ENOSPC:
+        return f"{need}: {why.strerror}"
+    room = ""
+    with contextlib.suppress(OSError):
+        disk = os.statvfs("/dev/shm")
+        total, free = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+        room = f" and /dev/shm has {free >> 20} MiB free of {total >> 20} MiB"
+    return f"{need}{room}; run fewer ranks or enlarge it (in a container: --shm-size)"
