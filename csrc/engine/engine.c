@@ -8,7 +8,7 @@ struct tb_peer *tb_peer_make(struct tb_engine *e, int endpoint)
 {
     struct tb_peer *p = tb_calloc(1, sizeof *p);
     if (!p) {
-        tb_fail(TB_ERR_NO_MEM, "no memory for the state of a peer");
+        tb_fail_say("no memory for the state of a peer");
         return NULL;
     }
     const struct tb_limits *limits = tb_net_limits(e->net, endpoint);

@@ -177,8 +177,8 @@ void tb_req_failed(struct tb_req *req, tb_err err);
 void tb_handle_cancel(struct tb_engine *e, const struct tb_cancel *k);
 void tb_handle_recall(struct tb_engine *e, const struct tb_cancel *k);
 /* Sets where the data of a request lies. */
-void tb_req_describe(struct tb_req *req, const void *buf,
-                     struct tb_layout *layout, int64_t count);
+tb_err tb_req_describe(struct tb_req *req, const void *buf,
+                       struct tb_layout *layout, int64_t count);
 
 /* send.c */
 tb_err tb_post_small(struct tb_engine *e, struct tb_peer *p, void *packet,
@@ -215,6 +215,18 @@ static inline void tb_base_fill(struct tb_engine *e, struct tb_peer *p,
 static inline uint32_t tb_units(int64_t bytes)
 {
     return 1 + (uint32_t)(bytes / TB_UNIT);
+}
+
+/* Bytes of the stream of `count` elements. */
+static inline tb_err tb_stream_bytes(const struct tb_layout *l, int64_t count,
+                                     int64_t *bytes)
+{
+    if (TB_LIKELY(!__builtin_mul_overflow(count, l->size, bytes)))
+        return TB_OK;
+    return tb_fail(TB_ERR_COUNT,
+                   "count is %lld: that many elements of %lld bytes do not fit "
+                   "any memory",
+                   (long long)count, (long long)l->size);
 }
 
 /* The stream of a request, to and from memory elsewhere. */

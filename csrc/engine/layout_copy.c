@@ -2,10 +2,11 @@
 /*
  * Running layouts: pack, unpack, and the look-up of runs.
  *
- * Both directions share all code down to the kernels, which take the direction
- * as a constant. Kernels exist for the unit sizes that numbers and short rows
- * of them have; a copy of constant size becomes a few moves. Everything longer
- * goes through memcpy.
+ * Both directions share all code down to the kernels. A strided kernel copies
+ * from one stride to another, so the direction is in its arguments; the others
+ * take it as a constant. There are kernels for the unit sizes that numbers and
+ * short rows of them have, where a copy of constant size becomes a few moves.
+ * Everything longer goes through memcpy.
  *
  * A nest with a short inner loop would spend its time on starting that loop. So
  * the loops are interchanged: what the inner loop does once is done for a batch
@@ -42,22 +43,43 @@ ALWAYS_INLINE char *at(char *mem, int64_t displ)
 
 /* ----------------------------------------------------------------- kernels */
 
-ALWAYS_INLINE void strided_units(char *mem, int64_t stride, int64_t n,
-                                 char *stream, int64_t pace, size_t unit,
-                                 bool unpack)
+/* Four units at once, loaded before any is stored: faster, and the compiler
+ * may not do that on its own. */
+ALWAYS_INLINE void four_units(const char *from, int64_t from_step, char *to,
+                              int64_t to_step, size_t unit)
+{
+    uint64_t a, b, c, d;
+
+    memcpy(&a, from, unit);
+    memcpy(&b, from + from_step, unit);
+    memcpy(&c, from + 2 * from_step, unit);
+    memcpy(&d, from + 3 * from_step, unit);
+    memcpy(to, &a, unit);
+    memcpy(to + to_step, &b, unit);
+    memcpy(to + 2 * to_step, &c, unit);
+    memcpy(to + 3 * to_step, &d, unit);
+}
+
+ALWAYS_INLINE void strided_units(const char *restrict from, int64_t from_step,
+                                 char *restrict to, int64_t to_step, int64_t n,
+                                 size_t unit)
 {
     for (; n >= 4; n -= 4) {
-        move(mem, stream, unit, unpack);
-        move(mem + stride, stream + pace, unit, unpack);
-        move(mem + 2 * stride, stream + 2 * pace, unit, unpack);
-        move(mem + 3 * stride, stream + 3 * pace, unit, unpack);
-        mem += 4 * stride;
-        stream += 4 * pace;
+        if (unit <= sizeof(uint64_t)) {
+            four_units(from, from_step, to, to_step, unit);
+        } else {
+            memcpy(to, from, unit);
+            memcpy(to + to_step, from + from_step, unit);
+            memcpy(to + 2 * to_step, from + 2 * from_step, unit);
+            memcpy(to + 3 * to_step, from + 3 * from_step, unit);
+        }
+        from += 4 * from_step;
+        to += 4 * to_step;
     }
     for (; n > 0; n--) {
-        move(mem, stream, unit, unpack);
-        mem += stride;
-        stream += pace;
+        memcpy(to, from, unit);
+        from += from_step;
+        to += to_step;
     }
 }
 
@@ -79,23 +101,23 @@ ALWAYS_INLINE void listed_units(char *mem, const int64_t *displs, int64_t n,
 }
 
 /* Unit sizes that have a kernel of their own. */
-#define FIXED_UNITS(X)                                                       \
-    X(1)                                                                     \
-    X(2) X(3) X(4) X(6) X(8) X(12) X(16) X(20) X(24) X(32) X(40) X(48) X(56) \
-        X(64)
+#define FIXED_UNITS(X) \
+    X(1)               \
+    X(2)               \
+    X(3) X(4) X(6) X(8) X(12) X(16) X(20) X(24) X(32) X(40) X(48) X(56) X(64)
 
-ALWAYS_INLINE void strided(char *mem, int64_t stride, int64_t n, char *stream,
-                           int64_t pace, int64_t unit, bool unpack)
+static void copy_strided(const char *from, int64_t from_step, char *to,
+                         int64_t to_step, int64_t n, int64_t unit)
 {
     switch (unit) {
-#define X(size)                                                    \
-    case size:                                                     \
-        strided_units(mem, stride, n, stream, pace, size, unpack); \
+#define X(size)                                               \
+    case size:                                                \
+        strided_units(from, from_step, to, to_step, n, size); \
         break;
         FIXED_UNITS(X)
 #undef X
     default:
-        strided_units(mem, stride, n, stream, pace, (size_t)unit, unpack);
+        strided_units(from, from_step, to, to_step, n, (size_t)unit);
     }
 }
 
@@ -119,9 +141,9 @@ static void move_strided(char *mem, int64_t stride, int64_t n, char *stream,
                          int64_t pace, int64_t unit, bool unpack)
 {
     if (unpack)
-        strided(mem, stride, n, stream, pace, unit, true);
+        copy_strided(stream, pace, mem, stride, n, unit);
     else
-        strided(mem, stride, n, stream, pace, unit, false);
+        copy_strided(mem, stride, stream, pace, n, unit);
 }
 
 static void move_listed(char *mem, const int64_t *displs, int64_t n,

@@ -326,23 +326,28 @@ void tb_pull_some(struct tb_engine *e, struct tb_req *req)
 
 /* ---------------------------------------------------------------- the API */
 
-static struct tb_req *recv_request(struct tb_engine *e, void *buf,
-                                   struct tb_layout *layout, int64_t count)
+static tb_err recv_request(struct tb_engine *e, void *buf,
+                           struct tb_layout *layout, int64_t count,
+                           struct tb_req **out)
 {
     struct tb_req *req = tb_req_new(e, TB_REQ_RECV);
     if (!req)
-        return NULL;
-    tb_req_describe(req, buf, layout, count);
+        return TB_ERR_NO_MEM;
     req->peer = -1;
-    return req;
+    *out = req;
+    tb_err err = tb_req_describe(req, buf, layout, count);
+    if (err) {
+        req->done = true;
+        tb_req_free(req);
+    }
+    return err;
 }
 
 tb_err tb_engine_recv(struct tb_engine *e, const struct tb_recv_args *a,
                       struct tb_req **out)
 {
-    struct tb_req *req = recv_request(e, a->buf, a->layout, a->count);
-    if (!req)
-        return TB_ERR_NO_MEM;
+    struct tb_req *req;
+    TB_TRY(recv_request(e, a->buf, a->layout, a->count, &req));
     req->context = a->context->name;
     req->source = a->source;
     req->tag = a->tag;
@@ -397,9 +402,8 @@ tb_err tb_engine_recv_arrival(struct tb_engine *e, struct tb_arrival *a,
                               void *buf, struct tb_layout *layout,
                               int64_t count, struct tb_req **out)
 {
-    struct tb_req *req = recv_request(e, buf, layout, count);
-    if (!req)
-        return TB_ERR_NO_MEM;
+    struct tb_req *req;
+    TB_TRY(recv_request(e, buf, layout, count, &req));
     req->source = a->source;
     req->tag = a->tag;
     *out = req;

@@ -15,7 +15,7 @@ struct tb_req *tb_req_new(struct tb_engine *e, enum tb_req_kind kind)
 {
     struct tb_req *r = tb_pool_get(&e->requests);
     if (TB_UNLIKELY(!r)) {
-        tb_fail(TB_ERR_NO_MEM, "no memory for a request");
+        tb_fail_say("no memory for a request");
         return NULL;
     }
     tb_list_init(&r->link);
@@ -36,10 +36,10 @@ struct tb_req *tb_req_new(struct tb_engine *e, enum tb_req_kind kind)
     return r;
 }
 
-void tb_req_describe(struct tb_req *req, const void *buf,
-                     struct tb_layout *layout, int64_t count)
+tb_err tb_req_describe(struct tb_req *req, const void *buf,
+                       struct tb_layout *layout, int64_t count)
 {
-    req->bytes = count * layout->size;
+    TB_TRY(tb_stream_bytes(layout, count, &req->bytes));
     if (TB_LIKELY(layout->dense)) {
         req->buf = tb_layout_at(layout, buf);
         req->layout = NULL;
@@ -47,6 +47,7 @@ void tb_req_describe(struct tb_req *req, const void *buf,
         req->buf = (char *)(uintptr_t)buf;
         req->layout = tb_layout_ref(layout);
     }
+    return TB_OK;
 }
 
 /* ---------------------------------------------------- numbers on the wire */

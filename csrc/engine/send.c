@@ -154,14 +154,19 @@ static tb_err send_request(struct tb_engine *e, struct tb_peer *p,
     struct tb_req *req = tb_req_new(e, TB_REQ_SEND);
     if (!req)
         return TB_ERR_NO_MEM;
-    tb_req_describe(req, a->buf, a->layout, a->count);
+    tb_err err = tb_req_describe(req, a->buf, a->layout, a->count);
+    if (err) {
+        req->done = true;
+        tb_req_free(req);
+        return err;
+    }
     req->context = a->context->name;
     req->peer = p->endpoint;
     req->source = a->source;
     req->tag = a->tag;
     req->mode = (uint8_t)a->mode;
     req->result.bytes = req->bytes;
-    tb_err err = TB_ERR_AGAIN;
+    err = TB_ERR_AGAIN;
     if (tb_list_empty(&p->sends))
         err = offer(e, p, req);
     if (err == TB_ERR_AGAIN) {
@@ -181,7 +186,8 @@ tb_err tb_engine_send(struct tb_engine *e, const struct tb_send_args *a,
                       bool quick, struct tb_req **out)
 {
     struct tb_peer *p = tb_peer_of(e, a->context->peers[a->dest]);
-    int64_t bytes = a->count * a->layout->size;
+    int64_t bytes;
+    TB_TRY(tb_stream_bytes(a->layout, a->count, &bytes));
     if (TB_UNLIKELY(!p))
         return TB_ERR_NO_MEM;
     if (TB_UNLIKELY(p->lost))
