@@ -172,10 +172,10 @@ static void wake_done(struct tb_engine *e)
     }
 }
 
-static void pass_baton(struct tb_engine *e)
+/* The baton lies on the ground: wakes one who may take it up. */
+static void offer_baton(struct tb_engine *e)
 {
-    e->polling = false;
-    if (tb_list_empty(&e->waiters))
+    if (e->polling || tb_list_empty(&e->waiters))
         return;
     struct tb_waiter *w =
         TB_CONTAINER(e->waiters.next, struct tb_waiter, link);
@@ -192,6 +192,8 @@ static void wait_for_baton(struct tb_engine *e, bool (*done)(void *), void *arg)
         pthread_cond_wait(&w.wake, &e->lock);
     tb_list_remove(&w.link);
     pthread_cond_destroy(&w.wake);
+    /* One that is done goes without it: it was perhaps the only one woken. */
+    offer_baton(e);
 }
 
 static tb_err wait_threaded(struct tb_engine *e, bool (*done)(void *),
@@ -213,7 +215,8 @@ static tb_err wait_threaded(struct tb_engine *e, bool (*done)(void *),
                 err = e->fatal ? e->fatal : idle(e, &count);
             }
         }
-        pass_baton(e);
+        e->polling = false;
+        offer_baton(e);
     }
     return err;
 }
