@@ -141,28 +141,6 @@ static bool ready_locked(void *arg)
 
 /* ---------------------------------------------------------------- waiting */
 
-/* Idles once. The lock is free meanwhile, so that other threads may start
- * operations; a watch must not be looked at then, so threads nap instead. */
-static tb_err idle(struct tb_engine *e, unsigned *count)
-{
-    tb_err err;
-    ++*count;
-    if (TB_LIKELY(!e->threaded))
-        return tb_net_idle(e->net, *count, ready, e);
-    if (e->busy) {
-        /* Fewer than it takes to fall asleep, as often as need be. */
-        *count = TB_MIN(*count, 8u);
-    }
-    e->asleep = true;
-    tb_engine_unlock(e);
-    err = tb_net_idle(e->net, *count, ready_locked, e);
-    while (atomic_load_explicit(&e->contenders, memory_order_relaxed) > 0)
-        tb_yield();
-    tb_engine_lock(e);
-    e->asleep = false;
-    return err;
-}
-
 static void wake_done(struct tb_engine *e)
 {
     for (struct tb_list *l = e->waiters.next; l != &e->waiters; l = l->next) {
@@ -170,6 +148,24 @@ static void wake_done(struct tb_engine *e)
         if (w->done(w->arg))
             pthread_cond_signal(&w->wake);
     }
+}
+
+/* Idles once. The lock is free meanwhile, so that other threads may start
+ * operations; what they or a watch have completed is told to those who wait. */
+static tb_err idle(struct tb_engine *e, unsigned *count)
+{
+    ++*count;
+    if (TB_LIKELY(!e->threaded))
+        return tb_net_idle(e->net, *count, ready, e);
+    e->asleep = true;
+    tb_engine_unlock(e);
+    tb_err err = tb_net_idle(e->net, *count, ready_locked, e);
+    while (atomic_load_explicit(&e->contenders, memory_order_relaxed) > 0)
+        tb_yield();
+    tb_engine_lock(e);
+    e->asleep = false;
+    wake_done(e);
+    return err;
 }
 
 /* The baton lies on the ground: wakes one who may take it up. */
