@@ -133,7 +133,7 @@ static tb_err init(struct tb_engine *e, const struct tb_config *config)
     tb_pool_init(&e->parcels, sizeof(struct tb_parcel));
     if (pthread_mutex_init(&e->lock, NULL))
         return tb_fail(TB_ERR_SYSTEM, "cannot make a lock");
-    return TB_OK;
+    return tb_contexts_init(e);
 }
 
 tb_err tb_engine_open(struct tb_engine **out, const struct tb_config *config,
@@ -172,7 +172,7 @@ tb_err tb_engine_open(struct tb_engine **out, const struct tb_config *config,
 
 void tb_engine_close(struct tb_engine *e)
 {
-    tb_context_drop_all(e);
+    tb_contexts_fini(e);
     for (int i = 0; e->peers && i < e->endpoints; i++)
         free_peer(e, e->peers[i]);
     if (e->net)
@@ -182,6 +182,8 @@ void tb_engine_close(struct tb_engine *e)
     tb_pool_fini(&e->parcels);
     tb_free(e->slots);
     tb_free(e->peers);
+    if (e->threaded)
+        pthread_mutex_unlock(&e->lock); /* held by the caller, the last one */
     pthread_mutex_destroy(&e->lock);
     tb_free(e);
 }

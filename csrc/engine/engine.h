@@ -27,9 +27,13 @@ struct tb_result {
     int source; /* rank within the context */
     int tag;
     int64_t bytes;
+    int64_t sent; /* of the whole message; more than `bytes`: truncated */
     tb_err err;
     bool cancelled;
 };
+
+/* The error of a result, with a note that says what it means. */
+tb_err tb_result_error(const struct tb_result *r);
 
 enum tb_req_kind {
     TB_REQ_SEND,

@@ -107,7 +107,7 @@ struct tb_waiter {
     void *arg;
 };
 
-#define TB_CONTEXT_CHAINS 64
+#define TB_CHAINS_LEAST 64
 
 struct tb_engine {
     struct tb_net *net;
@@ -120,7 +120,8 @@ struct tb_engine {
     tb_err fatal;    /* why no wait can succeed any more */
 
     struct tb_context *last; /* the context of the last packet */
-    struct tb_context *chains[TB_CONTEXT_CHAINS];
+    struct tb_context **chains; /* a hash table by name; grows */
+    unsigned chains_mask, contexts;
 
     /* Work for progress; `busy` is true when any of them is not empty. */
     bool busy;
@@ -165,7 +166,8 @@ void tb_match_post(struct tb_context *c, struct tb_req *req);
 void tb_match_keep(struct tb_context *c, struct tb_arrival *a);
 void tb_match_take(struct tb_arrival *a);
 struct tb_arrival *tb_match_by_seq(struct tb_engine *e, int peer, uint32_t seq);
-void tb_context_drop_all(struct tb_engine *e);
+tb_err tb_contexts_init(struct tb_engine *e);
+void tb_contexts_fini(struct tb_engine *e);
 
 /* request.c */
 struct tb_req *tb_req_new(struct tb_engine *e, enum tb_req_kind kind);
@@ -233,6 +235,8 @@ static inline tb_err tb_stream_bytes(const struct tb_layout *l, int64_t count,
 static inline void tb_req_read(const struct tb_req *r, int64_t from, void *out,
                                int64_t n)
 {
+    if (TB_UNLIKELY(!n))
+        return; /* there may be no buffer at all */
     if (TB_LIKELY(!r->layout))
         memcpy(out, r->buf + from, (size_t)n);
     else

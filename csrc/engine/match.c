@@ -11,9 +11,44 @@
  */
 #include "engine/internal.h"
 
-static inline unsigned chain_of(uint64_t name)
+static inline struct tb_context **chain_of(const struct tb_engine *e,
+                                           uint64_t name)
 {
-    return (unsigned)((name ^ (name >> 32)) % TB_CONTEXT_CHAINS);
+    return &e->chains[(unsigned)(name ^ (name >> 32)) & e->chains_mask];
+}
+
+static void enter(struct tb_engine *e, struct tb_context *c)
+{
+    struct tb_context **chain = chain_of(e, c->name);
+    c->next = *chain;
+    *chain = c;
+}
+
+/* Twice as many chains, as soon as there are more contexts than chains; when
+ * there is no memory for that the chains only get longer. */
+static void grow(struct tb_engine *e)
+{
+    struct tb_context **old = e->chains;
+    unsigned n = e->chains_mask + 1;
+    struct tb_context **chains = tb_calloc((size_t)n * 2, sizeof *chains);
+    if (!chains)
+        return;
+    e->chains = chains;
+    e->chains_mask = n * 2 - 1;
+    for (unsigned i = 0; i < n; i++)
+        for (struct tb_context *c = old[i], *next; c; c = next) {
+            next = c->next;
+            enter(e, c);
+        }
+    tb_free(old);
+}
+
+tb_err tb_contexts_init(struct tb_engine *e)
+{
+    e->chains = tb_calloc(TB_CHAINS_LEAST, sizeof(struct tb_context *));
+    e->chains_mask = TB_CHAINS_LEAST - 1;
+    return e->chains ? TB_OK
+                     : tb_fail(TB_ERR_NO_MEM, "no memory for contexts");
 }
 
 struct tb_context *tb_context_find(struct tb_engine *e, uint64_t name)
@@ -21,7 +56,7 @@ struct tb_context *tb_context_find(struct tb_engine *e, uint64_t name)
     struct tb_context *c = e->last;
     if (TB_LIKELY(c && c->name == name))
         return c;
-    for (c = e->chains[chain_of(name)]; c; c = c->next)
+    for (c = *chain_of(e, name); c; c = c->next)
         if (c->name == name)
             return e->last = c;
     return NULL;
@@ -62,8 +97,9 @@ struct tb_context *tb_context_hold(struct tb_engine *e, uint64_t name)
         tb_free(c);
         return NULL;
     }
-    c->next = e->chains[chain_of(name)];
-    e->chains[chain_of(name)] = c;
+    if (e->contexts++ > e->chains_mask)
+        grow(e);
+    enter(e, c);
     return c;
 }
 
@@ -106,10 +142,11 @@ tb_err tb_context_open(struct tb_engine *e, uint64_t name, const int *peers,
 static void drop(struct tb_context *c)
 {
     struct tb_engine *e = c->engine;
-    struct tb_context **at = &e->chains[chain_of(c->name)];
+    struct tb_context **at = chain_of(e, c->name);
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
+    e->contexts--;
     if (e->last == c)
         e->last = NULL;
     while (!tb_list_empty(&c->arrivals)) {
@@ -141,11 +178,13 @@ void tb_context_close(struct tb_context *c)
         drop(c);
 }
 
-void tb_context_drop_all(struct tb_engine *e)
+void tb_contexts_fini(struct tb_engine *e)
 {
-    for (int i = 0; i < TB_CONTEXT_CHAINS; i++)
+    for (unsigned i = 0; e->chains && i <= e->chains_mask; i++)
         while (e->chains[i])
             drop(e->chains[i]);
+    tb_free(e->chains);
+    e->chains = NULL;
 }
 
 static struct tb_req *first_match(struct tb_list *list, int source, int tag)
@@ -227,7 +266,7 @@ void tb_match_take(struct tb_arrival *a)
 /* For a sender that wants an envelope back. */
 struct tb_arrival *tb_match_by_seq(struct tb_engine *e, int peer, uint32_t seq)
 {
-    for (int i = 0; i < TB_CONTEXT_CHAINS; i++)
+    for (unsigned i = 0; i <= e->chains_mask; i++)
         for (struct tb_context *c = e->chains[i]; c; c = c->next)
             for (struct tb_list *l = c->arrivals.next; l != &c->arrivals;
                  l = l->next) {

@@ -52,13 +52,10 @@ static void set_result(struct tb_req *req, int source, int tag, int64_t bytes)
 {
     req->result.source = source;
     req->result.tag = tag;
+    req->result.sent = bytes;
     req->expect = bytes;
     if (TB_UNLIKELY(bytes > req->bytes)) {
-        req->result.err = tb_fail(
-            TB_ERR_TRUNCATE,
-            "the message from rank %d with tag %d has %lld bytes, the receive "
-            "buffer %lld",
-            source, tag, (long long)bytes, (long long)req->bytes);
+        req->result.err = TB_ERR_TRUNCATE;
         req->expect = req->bytes;
     }
     req->result.bytes = req->expect;

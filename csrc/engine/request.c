@@ -120,6 +120,17 @@ static void release(struct tb_req *req)
     tb_pool_put(&req->engine->requests, req);
 }
 
+tb_err tb_result_error(const struct tb_result *r)
+{
+    if (r->err == TB_ERR_TRUNCATE && r->sent > r->bytes)
+        return tb_fail(r->err,
+                       "the message from rank %d with tag %d has %lld bytes, "
+                       "the receive buffer %lld",
+                       r->source, r->tag, (long long)r->sent,
+                       (long long)r->bytes);
+    return r->err;
+}
+
 static void drop_when_done(struct tb_req *req) { release(req); }
 
 void tb_req_done(struct tb_req *req)

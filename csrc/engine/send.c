@@ -139,7 +139,9 @@ static tb_err send_now(struct tb_engine *e, struct tb_peer *p,
     k->context = a->context->name;
     k->source = a->source;
     k->tag = a->tag;
-    if (TB_LIKELY(a->layout->dense))
+    if (TB_UNLIKELY(!bytes))
+        ; /* there may be no buffer at all */
+    else if (TB_LIKELY(a->layout->dense))
         memcpy(k + 1, tb_layout_at(a->layout, a->buf), (size_t)bytes);
     else
         tb_layout_pack(a->layout, a->buf, 0, k + 1, bytes);

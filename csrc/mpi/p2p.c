@@ -65,7 +65,7 @@ static tb_err finish(struct tb_req *req, MPI_Status *status)
     tb_err err = tb_engine_wait(tb_world.engine, req);
     if (TB_LIKELY(!err)) {
         tb_status_result(status, &req->result);
-        err = req->result.err;
+        err = tb_result_error(&req->result);
     }
     tb_req_free(req);
     return err;

@@ -79,7 +79,7 @@ static tb_err tell(struct tb_req *req, MPI_Status *status)
     if (more && more->ops->query)
         return more->ops->query(req, status);
     tb_status_result(status, &req->result);
-    return req->result.err;
+    return tb_result_error(&req->result);
 }
 
 /* Reports a request that is done, and ends it. */
