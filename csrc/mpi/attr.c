@@ -374,9 +374,15 @@ tb_err tb_attr_init(void)
     return TB_OK;
 }
 
+/* Attributes of objects that end later still use some. */
 static void drop(void *object)
 {
-    tb_free(object);
+    struct tb_keyval *k = object;
+
+    if (!k->freed) {
+        k->freed = true;
+        keyval_unref(k);
+    }
 }
 
 void tb_attr_fini(void)
