@@ -169,6 +169,7 @@ bool tb_engine_poll(struct tb_engine *e);
 /* Polls and idles until the request is done, or `done(arg)` says so. Fails
  * only when waiting is pointless: the launcher or a needed peer is gone. */
 tb_err tb_engine_wait(struct tb_engine *e, struct tb_req *req);
+/* `done` may be asked by any thread, and again after it has said yes. */
 tb_err tb_engine_wait_until(struct tb_engine *e, bool (*done)(void *arg),
                             void *arg);
 

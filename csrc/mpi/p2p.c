@@ -308,9 +308,13 @@ struct look {
     tb_err err;
 };
 
+/* With threads, whoever makes progress asks these for others as well, so they
+ * may be asked again after they have said yes. */
 static bool look_once(void *arg)
 {
     struct look *l = arg;
+    if (l->found)
+        return true;
     l->err = tb_engine_probe(tb_world.engine, l->comm->p2p, l->source, l->tag,
                              &l->found, &l->result);
     return l->found || l->err;
@@ -319,6 +323,8 @@ static bool look_once(void *arg)
 static bool take_once(void *arg)
 {
     struct look *l = arg;
+    if (l->found)
+        return true;
     l->err = tb_engine_mprobe(tb_world.engine, l->comm->p2p, l->source, l->tag,
                               &l->arrival, &l->result);
     l->found = l->arrival != NULL;
