@@ -52,8 +52,9 @@ static void nap(_Atomic uint32_t *word, uint32_t seen, uint64_t ns)
  * build this has os/os_sync_wait_on_address.h. Constants as Apple documents
  * them there. */
 #define WAIT_SHARED 1u
-#define CLOCK_ABSOLUTE 32u /* OS_CLOCK_MACH_ABSOLUTE_TIME; the time-out is ns \
-                            */
+#define CLOCK_ABSOLUTE                                     \
+    32u /* OS_CLOCK_MACH_ABSOLUTE_TIME; the time-out is ns \
+         */
 
 typedef int wait_fn(void *addr, uint64_t value, size_t size, uint32_t flags,
                     uint32_t clock, uint64_t timeout_ns);

@@ -18,10 +18,9 @@ struct tb_peer *tb_peer_make(struct tb_engine *e, int endpoint)
     tb_list_init(&p->early);
     p->packet_max = limits->packet_max;
     p->pull_min = limits->pull_min;
-    p->eager_max = e->config->eager ? (size_t)e->config->eager
-                                    : limits->eager_max;
-    p->eager_max = TB_MIN(p->eager_max,
-                          p->packet_max - sizeof(struct tb_sync));
+    p->eager_max =
+        e->config->eager ? (size_t)e->config->eager : limits->eager_max;
+    p->eager_max = TB_MIN(p->eager_max, p->packet_max - sizeof(struct tb_sync));
     return e->peers[endpoint] = p;
 }
 
@@ -109,8 +108,7 @@ static void on_lost(void *ctx, int endpoint, tb_err why)
     if (p) {
         p->lost = why;
         while (!tb_list_empty(&p->sends)) {
-            struct tb_req *r =
-                TB_CONTAINER(p->sends.next, struct tb_req, link);
+            struct tb_req *r = TB_CONTAINER(p->sends.next, struct tb_req, link);
             tb_req_failed(r, TB_ERR_PROC_ABORTED);
         }
     }
@@ -159,8 +157,8 @@ tb_err tb_engine_open(struct tb_engine **out, const struct tb_config *config,
         e->note = tb_net_note(e->net);
         e->peers = tb_calloc((size_t)e->endpoints, sizeof(struct tb_peer *));
         if (!e->peers)
-            err = tb_fail(TB_ERR_NO_MEM, "no memory for %d peers",
-                          e->endpoints);
+            err =
+                tb_fail(TB_ERR_NO_MEM, "no memory for %d peers", e->endpoints);
     }
     if (err) {
         tb_engine_close(e);
@@ -188,4 +186,7 @@ void tb_engine_close(struct tb_engine *e)
     tb_free(e);
 }
 
-struct tb_net *tb_engine_net(struct tb_engine *e) { return e->net; }
+struct tb_net *tb_engine_net(struct tb_engine *e)
+{
+    return e->net;
+}

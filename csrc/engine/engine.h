@@ -68,8 +68,8 @@ struct tb_req {
     int64_t bytes;            /* of the stream: sent, or room to receive */
     int64_t moved;            /* of the stream, so far */
     int64_t expect;           /* receives: bytes that will be delivered */
-    uint64_t context; /* its name */
-    int peer;         /* endpoint; -1: any */
+    uint64_t context;         /* its name */
+    int peer;                 /* endpoint; -1: any */
     int source, tag;
     uint64_t order; /* of posting, within the context */
     uint32_t seq;   /* of the envelope that was sent */
@@ -110,7 +110,7 @@ struct tb_send_args {
     const void *buf;
     struct tb_layout *layout;
     int64_t count;
-    int dest; /* rank: an index into the context's peers */
+    int dest;   /* rank: an index into the context's peers */
     int source; /* what the receiver will see as the sender's rank */
     int tag;
     enum tb_send_mode mode;

@@ -36,19 +36,19 @@ enum tb_state {
 /* What this process knows of one endpoint; made on first use. */
 struct tb_peer {
     int endpoint;
-    tb_err lost; /* why nothing can be sent any more */
+    tb_err lost;  /* why nothing can be sent any more */
     bool stalled; /* in engine->stalled: outbox or sends are not empty */
     struct tb_peer *next_stalled;
 
-    uint32_t seq;       /* of the next envelope to it */
-    uint32_t used;      /* eager units sent, ever */
-    uint32_t credited;  /* of those, consumed by it as it last said */
+    uint32_t seq;          /* of the next envelope to it */
+    uint32_t used;         /* eager units sent, ever */
+    uint32_t credited;     /* of those, consumed by it as it last said */
     struct tb_list outbox; /* struct tb_parcel: small packets without room */
     struct tb_list sends;  /* struct tb_req: sends without room, in order */
 
-    uint32_t expect;    /* seq of the next envelope from it */
-    uint32_t consumed;  /* eager units from it, ever */
-    uint32_t reported;  /* of those, told to it */
+    uint32_t expect;      /* seq of the next envelope from it */
+    uint32_t consumed;    /* eager units from it, ever */
+    uint32_t reported;    /* of those, told to it */
     struct tb_list early; /* struct tb_arrival: envelopes ahead of their turn */
 
     size_t eager_max, pull_min, packet_max; /* copied from net's limits */
@@ -63,7 +63,7 @@ struct tb_parcel {
 
 /* A message that came before its receive. */
 struct tb_arrival {
-    struct tb_list link;    /* in its bin of the context; or peer->early */
+    struct tb_list link;     /* in its bin of the context; or peer->early */
     struct tb_list in_order; /* in the context's list of all */
     struct tb_context *context;
     int peer;
@@ -88,16 +88,16 @@ struct tb_context {
     uint64_t name;
     const int *peers;
     int n;
-    bool open;    /* false: only holds early arrivals */
-    bool closing; /* ends with its last posted receive */
-    unsigned mask; /* of bins */
-    uint64_t order; /* of the next posted receive */
+    bool open;               /* false: only holds early arrivals */
+    bool closing;            /* ends with its last posted receive */
+    unsigned mask;           /* of bins */
+    uint64_t order;          /* of the next posted receive */
     struct tb_list any;      /* posted with ANY_SOURCE */
     struct tb_list arrivals; /* all unexpected, in order of arrival */
     struct tb_bin {
         struct tb_list posted;
         struct tb_list arrived;
-    } *bins;
+    } * bins;
 };
 
 struct tb_waiter {
@@ -119,7 +119,7 @@ struct tb_engine {
     uint32_t window; /* units */
     tb_err fatal;    /* why no wait can succeed any more */
 
-    struct tb_context *last; /* the context of the last packet */
+    struct tb_context *last;    /* the context of the last packet */
     struct tb_context **chains; /* a hash table by name; grows */
     unsigned chains_mask, contexts;
 
@@ -136,7 +136,7 @@ struct tb_engine {
         struct tb_req *req;
         uint32_t generation;
         uint32_t next_free;
-    } *slots;
+    } * slots;
     uint32_t slots_n, slots_free;
     unsigned tested; /* false tests in a row */
 

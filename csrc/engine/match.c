@@ -47,8 +47,7 @@ tb_err tb_contexts_init(struct tb_engine *e)
 {
     e->chains = tb_calloc(TB_CHAINS_LEAST, sizeof(struct tb_context *));
     e->chains_mask = TB_CHAINS_LEAST - 1;
-    return e->chains ? TB_OK
-                     : tb_fail(TB_ERR_NO_MEM, "no memory for contexts");
+    return e->chains ? TB_OK : tb_fail(TB_ERR_NO_MEM, "no memory for contexts");
 }
 
 struct tb_context *tb_context_find(struct tb_engine *e, uint64_t name)

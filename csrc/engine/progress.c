@@ -173,8 +173,7 @@ static void offer_baton(struct tb_engine *e)
 {
     if (e->polling || tb_list_empty(&e->waiters))
         return;
-    struct tb_waiter *w =
-        TB_CONTAINER(e->waiters.next, struct tb_waiter, link);
+    struct tb_waiter *w = TB_CONTAINER(e->waiters.next, struct tb_waiter, link);
     pthread_cond_signal(&w->wake);
 }
 
@@ -275,7 +274,10 @@ void tb_engine_tested(struct tb_engine *e)
 
 /* ---------------------------------------------------------------- threads */
 
-void tb_engine_threaded(struct tb_engine *e) { e->threaded = true; }
+void tb_engine_threaded(struct tb_engine *e)
+{
+    e->threaded = true;
+}
 
 void tb_engine_lock(struct tb_engine *e)
 {
@@ -284,4 +286,7 @@ void tb_engine_lock(struct tb_engine *e)
     atomic_fetch_sub_explicit(&e->contenders, 1, memory_order_relaxed);
 }
 
-void tb_engine_unlock(struct tb_engine *e) { pthread_mutex_unlock(&e->lock); }
+void tb_engine_unlock(struct tb_engine *e)
+{
+    pthread_mutex_unlock(&e->lock);
+}

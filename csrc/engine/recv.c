@@ -301,11 +301,11 @@ void tb_pull_some(struct tb_engine *e, struct tb_req *req)
         int64_t n = TB_MIN(req->expect - req->moved, budget);
         size_t done = 0;
         if (req->layout)
-            n = tb_layout_run(req->layout, req->buf, req->moved,
-                              req->moved + n, &to);
+            n = tb_layout_run(req->layout, req->buf, req->moved, req->moved + n,
+                              &to);
         tb_err err = tb_net_pull(e->net, req->peer,
-                                 req->remote_address + (uint64_t)req->moved,
-                                 to, (size_t)n, &done);
+                                 req->remote_address + (uint64_t)req->moved, to,
+                                 (size_t)n, &done);
         req->moved += (int64_t)done;
         if (err) {
             tb_list_remove(&req->link);

@@ -131,7 +131,10 @@ tb_err tb_result_error(const struct tb_result *r)
     return r->err;
 }
 
-static void drop_when_done(struct tb_req *req) { release(req); }
+static void drop_when_done(struct tb_req *req)
+{
+    release(req);
+}
 
 void tb_req_done(struct tb_req *req)
 {

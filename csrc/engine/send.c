@@ -275,8 +275,9 @@ void tb_handle_cts(struct tb_engine *e, const struct tb_cts *k)
     struct tb_req *req = tb_req_by_number(e, k->id);
     if (!req || req->state != TB_STATE_OFFERED || k->offset > k->end ||
         k->end > (uint64_t)req->bytes) {
-        tb_log(TB_LOG_WARN, "dropped a request for data from endpoint %d: it "
-                            "names no open message",
+        tb_log(TB_LOG_WARN,
+               "dropped a request for data from endpoint %d: it "
+               "names no open message",
                k->base.hop.origin);
         return;
     }

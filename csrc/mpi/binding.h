@@ -22,10 +22,10 @@
 /* Whose error handler a failed call invokes. */
 struct tb_errctx {
     enum {
-        TB_ON_NONE,   /* no object: the rule for MPI_COMM_SELF */
-        TB_ON_COMM_,  /* object: struct tb_comm */
-        TB_ON_WIN_,   /* struct tb_win */
-        TB_ON_FILE_,  /* struct tb_file; NULL: MPI_FILE_NULL's handler */
+        TB_ON_NONE,    /* no object: the rule for MPI_COMM_SELF */
+        TB_ON_COMM_,   /* object: struct tb_comm */
+        TB_ON_WIN_,    /* struct tb_win */
+        TB_ON_FILE_,   /* struct tb_file; NULL: MPI_FILE_NULL's handler */
         TB_ON_SESSION_ /* struct tb_session */
     } kind;
     void *object;
@@ -68,22 +68,22 @@ static inline void tb_exit(unsigned marks, bool locked)
         tb_unlock();
 }
 
-#define TB_ENTER(op, marks)                                                    \
-    enum { call_ = TB_CALL_##op, marks_ = (marks) };                           \
-    struct tb_errctx on_ = {TB_ON_NONE, NULL};                                 \
-    tb_err err_ = TB_OK;                                                       \
-    const bool locked_ = tb_enter(marks_, call_);                              \
-    if (!(marks_ & TB_ANYTIME) && TB_UNLIKELY(!tb_world.ready)) {              \
-        err_ = tb_not_ready(call_);                                            \
-        goto leave_;                                                           \
+#define TB_ENTER(op, marks)                                       \
+    enum { call_ = TB_CALL_##op, marks_ = (marks) };              \
+    struct tb_errctx on_ = {TB_ON_NONE, NULL};                    \
+    tb_err err_ = TB_OK;                                          \
+    const bool locked_ = tb_enter(marks_, call_);                 \
+    if (!(marks_ & TB_ANYTIME) && TB_UNLIKELY(!tb_world.ready)) { \
+        err_ = tb_not_ready(call_);                               \
+        goto leave_;                                              \
     }
 
 /* One step. An error ends the call. */
-#define TB_TAKE(expr)                                                          \
-    do {                                                                       \
-        err_ = (expr);                                                         \
-        if (TB_UNLIKELY(err_ != TB_OK))                                        \
-            goto leave_;                                                       \
+#define TB_TAKE(expr)                   \
+    do {                                \
+        err_ = (expr);                  \
+        if (TB_UNLIKELY(err_ != TB_OK)) \
+            goto leave_;                \
     } while (0)
 
 /* From here on errors go to the handler of this object. */
@@ -93,9 +93,9 @@ static inline void tb_exit(unsigned marks, bool locked)
 #define TB_ON_FILE(file) TB_ON(TB_ON_FILE_, file)
 #define TB_ON_SESSION(session) TB_ON(TB_ON_SESSION_, session)
 
-#define TB_LEAVE()                                                             \
-    leave_:                                                                    \
-    tb_exit(marks_, locked_);                                                  \
+#define TB_LEAVE()            \
+    leave_:                   \
+    tb_exit(marks_, locked_); \
     return TB_LIKELY(err_ == TB_OK) ? MPI_SUCCESS : tb_leave(call_, &on_, err_)
 
 /* ------------------------------------------------------ rooted collectives */

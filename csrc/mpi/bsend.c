@@ -18,7 +18,8 @@ struct tb_piece {
     struct tb_held *held; /* NULL: nobody asks about it any more */
     _Alignas(16) char data[];
 };
-_Static_assert(sizeof(struct tb_piece) <= MPI_BSEND_OVERHEAD, "room for a header");
+_Static_assert(sizeof(struct tb_piece) <= MPI_BSEND_OVERHEAD,
+               "room for a header");
 
 struct tb_buffer {
     char *base;
@@ -171,7 +172,10 @@ tb_err tb_buffer_detach(void *buffer_addr, MPI_Count *size)
     return detach(&tb_world.buffer, buffer_addr, size);
 }
 
-tb_err tb_buffer_flush(void) { return flush(tb_world.buffer); }
+tb_err tb_buffer_flush(void)
+{
+    return flush(tb_world.buffer);
+}
 
 tb_err tb_buffer_iflush(struct tb_req **request)
 {
@@ -189,7 +193,10 @@ tb_err tb_comm_detach_buffer(struct tb_comm *comm, void *buffer_addr,
     return detach(&comm->buffer, buffer_addr, size);
 }
 
-tb_err tb_comm_flush_buffer(struct tb_comm *comm) { return flush(comm->buffer); }
+tb_err tb_comm_flush_buffer(struct tb_comm *comm)
+{
+    return flush(comm->buffer);
+}
 
 tb_err tb_comm_iflush_buffer(struct tb_comm *comm, struct tb_req **request)
 {

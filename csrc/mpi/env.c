@@ -18,10 +18,10 @@ tb_err tb_get_version(int *version, int *subversion)
 
 tb_err tb_get_library_version(char *version, int *resultlen)
 {
-    *resultlen = snprintf(version, MPI_MAX_LIBRARY_VERSION_STRING,
-                          "tbmpi " TB_VERSION ", MPI %d.%d, ABI %d.%d",
-                          MPI_VERSION, MPI_SUBVERSION, MPI_ABI_VERSION,
-                          MPI_ABI_SUBVERSION);
+    *resultlen =
+        snprintf(version, MPI_MAX_LIBRARY_VERSION_STRING,
+                 "tbmpi " TB_VERSION ", MPI %d.%d, ABI %d.%d", MPI_VERSION,
+                 MPI_SUBVERSION, MPI_ABI_VERSION, MPI_ABI_SUBVERSION);
     return TB_OK;
 }
 
@@ -32,9 +32,15 @@ tb_err tb_get_processor_name(char *name, int *resultlen)
     return TB_OK;
 }
 
-double tb_wtime(void) { return (double)tb_now() * 1e-9; }
+double tb_wtime(void)
+{
+    return (double)tb_now() * 1e-9;
+}
 
-double tb_wtick(void) { return (double)tb_clock_step() * 1e-9; }
+double tb_wtick(void)
+{
+    return (double)tb_clock_step() * 1e-9;
+}
 
 tb_err tb_pcontrol(const int level)
 {

@@ -21,10 +21,10 @@
 
 /* ------------------------------------------------------------- the objects */
 
-struct tb_attrs; /* attr.c: cached attributes; NULL when there are none */
-struct tb_topo;  /* topo.c */
-struct tb_buffer; /* bsend.c: an attached buffer */
-struct tb_uses;  /* comm_name.c */
+struct tb_attrs;   /* attr.c: cached attributes; NULL when there are none */
+struct tb_topo;    /* topo.c */
+struct tb_buffer;  /* bsend.c: an attached buffer */
+struct tb_uses;    /* comm_name.c */
 struct tb_commons; /* coll/commons.c */
 
 struct tb_errh {
@@ -35,7 +35,7 @@ struct tb_errh {
         TB_ERRH_RETURN,
         TB_ERRH_CALL
     } what;
-    enum tb_kind of; /* comm, win, file or session */
+    enum tb_kind of;    /* comm, win, file or session */
     void (*call)(void); /* cast to the kind's function type */
 };
 
@@ -51,13 +51,13 @@ struct tb_info {
     int n, room;
     struct tb_info_pair {
         char *key, *value;
-    } *pairs;
+    } * pairs;
 };
 
 struct tb_comm {
     struct tb_obj obj;
-    uint64_t name_id;  /* agreed name; also of its point-to-point context */
-    uint32_t children; /* collective creations made from this one so far */
+    uint64_t name_id;     /* agreed name; also of its point-to-point context */
+    uint32_t children;    /* collective creations made from this one so far */
     struct tb_uses *uses; /* creations by groups of it: Comm_create_group */
     int rank, size;
     int remote_size;         /* intracommunicator: 0 */
@@ -67,15 +67,15 @@ struct tb_comm {
                                 or, without one, local. Not a reference. */
     struct tb_context *p2p;
     struct tb_context *coll;
-    struct tb_comm *local;   /* intercommunicator: its local half, private */
-    uint32_t coll_seq;       /* tag of the next collective */
-    bool low_first;          /* intercommunicator: see Intercomm_merge */
+    struct tb_comm *local; /* intercommunicator: its local half, private */
+    uint32_t coll_seq;     /* tag of the next collective */
+    bool low_first;        /* intercommunicator: see Intercomm_merge */
     struct tb_errh *errh;
     struct tb_attrs *attrs;
     struct tb_topo *topo;
     struct tb_commons *commons;
     struct tb_info *info;
-    struct tb_buffer *buffer; /* bsend.c: of MPI_Comm_attach_buffer */
+    struct tb_buffer *buffer;        /* bsend.c: of MPI_Comm_attach_buffer */
     char label[MPI_MAX_OBJECT_NAME]; /* MPI_Comm_set_name */
 };
 
@@ -136,9 +136,9 @@ struct tb_type {
     struct tb_obj obj;
     struct tb_layout *layout;
     bool committed;
-    uint8_t basic;  /* enum tb_basic */
-    uint8_t family; /* enum tb_family */
-    int combiner;   /* MPI_COMBINER_* */
+    uint8_t basic;        /* enum tb_basic */
+    uint8_t family;       /* enum tb_family */
+    int combiner;         /* MPI_COMBINER_* */
     int64_t elements;     /* basic elements in one element */
     struct tb_type *only; /* predefined type that they all are; NULL: mixed */
     struct tb_type_args *args; /* NULL: predefined and not a pair */
@@ -263,13 +263,13 @@ tb_err tb_wrong_handle(uintptr_t value, enum tb_kind kind);
 
 /* tb_X_get(handle, &object): the object, not a reference; an error for a
  * handle that is null, freed, of another kind, or never was one. */
-#define TB_HANDLE_GET(Type, name, KIND)                                        \
-    static inline tb_err tb_##name##_get(Type handle, struct tb_##name **out)  \
-    {                                                                          \
-        *out = tb_handle_find((uintptr_t)handle, KIND);                        \
-        return TB_LIKELY(*out != NULL)                                         \
-                   ? TB_OK                                                     \
-                   : tb_wrong_handle((uintptr_t)handle, KIND);                 \
+#define TB_HANDLE_GET(Type, name, KIND)                                       \
+    static inline tb_err tb_##name##_get(Type handle, struct tb_##name **out) \
+    {                                                                         \
+        *out = tb_handle_find((uintptr_t)handle, KIND);                       \
+        return TB_LIKELY(*out != NULL)                                        \
+                   ? TB_OK                                                    \
+                   : tb_wrong_handle((uintptr_t)handle, KIND);                \
     }
 TB_HANDLE_GET(MPI_Comm, comm, TB_KIND_COMM)
 TB_HANDLE_GET(MPI_Group, group, TB_KIND_GROUP)
@@ -284,10 +284,10 @@ TB_HANDLE_GET(MPI_File, file, TB_KIND_FILE)
 TB_HANDLE_GET(MPI_Session, session, TB_KIND_SESSION)
 #undef TB_HANDLE_GET
 
-#define TB_HANDLE_OF(Type, name, null, field)                                  \
-    static inline Type tb_##name##_handle(const struct tb_##name *x)           \
-    {                                                                          \
-        return x ? (Type)(uintptr_t)x->field : null;                           \
+#define TB_HANDLE_OF(Type, name, null, field)                        \
+    static inline Type tb_##name##_handle(const struct tb_##name *x) \
+    {                                                                \
+        return x ? (Type)(uintptr_t)x->field : null;                 \
     }
 TB_HANDLE_OF(MPI_Comm, comm, MPI_COMM_NULL, obj.handle)
 TB_HANDLE_OF(MPI_Group, group, MPI_GROUP_NULL, obj.handle)

@@ -186,9 +186,9 @@ tb_err tb_sendrecv_replace(void *buf, MPI_Count count, struct tb_type *datatype,
     struct tb_p2p out = {buf, count, datatype, dest, sendtag, comm}, packed;
     void *copy;
     TB_TRY(pack_out(&out, &copy, &packed));
-    tb_err err = tb_sendrecv(copy, packed.count, packed.type, dest, sendtag,
-                             buf, count, datatype, source, recvtag, comm,
-                             status);
+    tb_err err =
+        tb_sendrecv(copy, packed.count, packed.type, dest, sendtag, buf, count,
+                    datatype, source, recvtag, comm, status);
     tb_free(copy);
     return err;
 }

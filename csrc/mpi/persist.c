@@ -12,7 +12,7 @@ enum form { FORM_RECV, FORM_SEND, FORM_SSEND, FORM_RSEND, FORM_BSEND };
 struct persist {
     struct tb_more more;
     enum form form;
-    struct tb_p2p args; /* with references to type and communicator */
+    struct tb_p2p args;   /* with references to type and communicator */
     struct tb_req *inner; /* of the present start; NULL: none */
     struct tb_held held;  /* buffered: the send of the last start */
 };
@@ -102,13 +102,13 @@ static tb_err make(enum form form, const struct tb_p2p *args,
     return TB_OK;
 }
 
-#define TB_INIT_FORM(name, form, pointer)                                      \
-    tb_err tb_##name(pointer buf, MPI_Count count, struct tb_type *datatype,   \
-                     int rank, int tag, struct tb_comm *comm,                  \
-                     struct tb_req **request)                                  \
-    {                                                                          \
-        struct tb_p2p a = {buf, count, datatype, rank, tag, comm};             \
-        return make(form, &a, request);                                        \
+#define TB_INIT_FORM(name, form, pointer)                                    \
+    tb_err tb_##name(pointer buf, MPI_Count count, struct tb_type *datatype, \
+                     int rank, int tag, struct tb_comm *comm,                \
+                     struct tb_req **request)                                \
+    {                                                                        \
+        struct tb_p2p a = {buf, count, datatype, rank, tag, comm};           \
+        return make(form, &a, request);                                      \
     }
 TB_INIT_FORM(send_init, FORM_SEND, const void *)
 TB_INIT_FORM(ssend_init, FORM_SSEND, const void *)
@@ -150,9 +150,8 @@ static tb_err grequest_free(struct tb_req *req)
     return err;
 }
 
-static const struct tb_more_ops grequest_ops = {.query = grequest_query,
-                                                .cancel = grequest_cancel,
-                                                .free = grequest_free};
+static const struct tb_more_ops grequest_ops = {
+    .query = grequest_query, .cancel = grequest_cancel, .free = grequest_free};
 
 tb_err tb_grequest_start(MPI_Grequest_query_function *query_fn,
                          MPI_Grequest_free_function *free_fn,

@@ -50,9 +50,15 @@ static tb_err release(struct tb_req *req)
     return err;
 }
 
-void tb_req_release(struct tb_req *req) { release(req); }
+void tb_req_release(struct tb_req *req)
+{
+    release(req);
+}
 
-static void release_done(struct tb_req *req) { release(req); }
+static void release_done(struct tb_req *req)
+{
+    release(req);
+}
 
 static bool is_inactive(const struct tb_req *req)
 {
@@ -362,8 +368,8 @@ tb_err tb_start(MPI_Request *request)
                                        "complete it before starting it again");
     more->active = true;
     req->done = false;
-    req->result = (struct tb_result){.source = MPI_ANY_SOURCE,
-                                     .tag = MPI_ANY_TAG};
+    req->result =
+        (struct tb_result){.source = MPI_ANY_SOURCE, .tag = MPI_ANY_TAG};
     tb_err err = more->ops->start(req);
     if (err) {
         more->active = false;

@@ -31,10 +31,10 @@ struct tb_more {
 };
 
 /*
- * Makes a request one that a user can hold: gives it a handle, and `comm` (NULL:
- * none) as the object whose error handler hears of its failure. Called by the
- * bindings for each request they hand out, so by nobody else. On failure the
- * request is freed. NULL is fine: MPI_REQUEST_NULL.
+ * Makes a request one that a user can hold: gives it a handle, and `comm`
+ * (NULL: none) as the object whose error handler hears of its failure. Called
+ * by the bindings for each request they hand out, so by nobody else. On failure
+ * the request is freed. NULL is fine: MPI_REQUEST_NULL.
  */
 tb_err tb_req_publish(struct tb_req *req, struct tb_comm *comm);
 

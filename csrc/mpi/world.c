@@ -99,8 +99,8 @@ static tb_err start(void)
     TB_TRY(tb_boot_open(&tb_world.boot, &tb_world.config));
     char name[MPI_MAX_PROCESSOR_NAME], prefix[MPI_MAX_PROCESSOR_NAME + 32];
     tb_host_name(name, sizeof name);
-    snprintf(prefix, sizeof prefix, "tbmpi %d@%s",
-             tb_boot_rank(tb_world.boot), name);
+    snprintf(prefix, sizeof prefix, "tbmpi %d@%s", tb_boot_rank(tb_world.boot),
+             name);
     tb_log_name(prefix);
     TB_TRY(tb_engine_open(&tb_world.engine, &tb_world.config, tb_world.boot));
     tb_world.note = tb_net_note(tb_engine_net(tb_world.engine));
@@ -149,8 +149,8 @@ tb_err tb_init(int *argc, char ***argv)
  */
 tb_err tb_finalize(void)
 {
-    TB_TRY(tb_attrs_free(&tb_world.comm_self->attrs, MPI_COMM_SELF,
-                         TB_KIND_COMM));
+    TB_TRY(
+        tb_attrs_free(&tb_world.comm_self->attrs, MPI_COMM_SELF, TB_KIND_COMM));
     TB_TRY(tb_coll_barrier(tb_world.comm_world));
     tb_world.ready = false;
     tb_world.threaded = false;

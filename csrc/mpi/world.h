@@ -10,8 +10,8 @@
 enum tb_phase { TB_BEFORE_INIT, TB_RUNNING, TB_AFTER_FINALIZE };
 
 struct tb_world {
-    bool ready;           /* between Init and Finalize: the hot test */
-    bool threaded;        /* MPI_THREAD_MULTIPLE was granted */
+    bool ready;    /* between Init and Finalize: the hot test */
+    bool threaded; /* MPI_THREAD_MULTIPLE was granted */
     enum tb_phase phase;
     int thread_level;
     struct tb_note *note; /* this rank's note on the job board; never NULL */

@@ -21,8 +21,8 @@ static void check_filled(const char *buf, int n, int who, int round)
         CHECK(buf[i] == (char)(i * 31 + who * 7 + round));
 }
 
-static const int sizes[] = {0,     1,     7,      24,      25,      100,
-                            1000,  8191,  8192,   8193,    20000,   65535,
+static const int sizes[] = {0,     1,     7,      24,      25,     100,
+                            1000,  8191,  8192,   8193,    20000,  65535,
                             65536, 65537, 262144, 1000003, 5000000};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 

@@ -14,13 +14,13 @@
 
 static int rank, size;
 
-#define CHECK(cond)                                                            \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__,  \
-                    #cond);                                                    \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                      \
-        }                                                                      \
+#define CHECK(cond)                                                           \
+    do {                                                                      \
+        if (!(cond)) {                                                        \
+            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, \
+                    #cond);                                                   \
+            MPI_Abort(MPI_COMM_WORLD, 1);                                     \
+        }                                                                     \
     } while (0)
 
 /* The class of an error code. */

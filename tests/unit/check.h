@@ -11,29 +11,29 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHECK(cond)                                                            \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);         \
-            exit(1);                                                           \
-        }                                                                      \
+#define CHECK(cond)                                                    \
+    do {                                                               \
+        if (!(cond)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
+            exit(1);                                                   \
+        }                                                              \
     } while (0)
 
 /* Both values land in the message. */
-#define CHECK_EQ(a, b)                                                         \
-    do {                                                                       \
-        long long a_ = (long long)(a), b_ = (long long)(b);                    \
-        if (a_ != b_) {                                                        \
-            fprintf(stderr, "%s:%d: %s is %lld, %s is %lld\n", __FILE__,       \
-                    __LINE__, #a, a_, #b, b_);                                 \
-            exit(1);                                                           \
-        }                                                                      \
+#define CHECK_EQ(a, b)                                                   \
+    do {                                                                 \
+        long long a_ = (long long)(a), b_ = (long long)(b);              \
+        if (a_ != b_) {                                                  \
+            fprintf(stderr, "%s:%d: %s is %lld, %s is %lld\n", __FILE__, \
+                    __LINE__, #a, a_, #b, b_);                           \
+            exit(1);                                                     \
+        }                                                                \
     } while (0)
 
-#define SKIP(why)                                                              \
-    do {                                                                       \
-        printf("skipped: %s\n", why);                                          \
-        exit(77);                                                              \
+#define SKIP(why)                     \
+    do {                              \
+        printf("skipped: %s\n", why); \
+        exit(77);                     \
     } while (0)
 
 __attribute__((constructor)) static void set_time_limit(void)

@@ -92,8 +92,8 @@ static void order(void)
     struct tb_req *sends[50];
     for (int i = 0; i < 50; i++) {
         values[i] = i;
-        sends[i] = send_to_self(&values[i], sizeof(int), i % 2,
-                                TB_SEND_STANDARD);
+        sends[i] =
+            send_to_self(&values[i], sizeof(int), i % 2, TB_SEND_STANDARD);
     }
     for (int i = 0; i < 25; i++) { /* the odd ones first, each in order */
         finish(recv_from(&got, sizeof got, TB_ANY_SOURCE, 1));
@@ -160,9 +160,9 @@ static void probes(void)
     CHECK(a != NULL);
     CHECK_EQ(tb_engine_probe(e, c, 0, 8, &found, &r), TB_OK);
     CHECK(!found);
-    CHECK_EQ(tb_engine_recv_arrival(e, a, &got, &tb_layout_byte, sizeof got,
-                                    &req),
-             TB_OK);
+    CHECK_EQ(
+        tb_engine_recv_arrival(e, a, &got, &tb_layout_byte, sizeof got, &req),
+        TB_OK);
     finish(req);
     CHECK_EQ(got, 42);
 }
