@@ -15,9 +15,11 @@
 #include "coll/coll.h"
 #include "mpi/world.h"
 
-#define LANES 8
+#define LANES 8         /* the first has half of the memory */
 #define MEMBERS_MOST 64 /* places in a mask */
 #define FIRST_TRY 3     /* calls before the first agreement */
+#define PIECES 4        /* of a long vector, in the ring at a time */
+#define LEAST_LANE (sizeof(struct tb_lane_memory) + PIECES * TB_LINE)
 
 /* A communicator's state, with or without a lane. */
 struct tb_commons {
@@ -35,7 +37,7 @@ struct place {
 
 static struct {
     char *memory; /* NULL: no commons */
-    size_t lane_bytes, place_bytes;
+    size_t place_bytes;
     const int *local; /* endpoint of each place */
     int n;
     uint64_t top;   /* the highest turn in lanes that were given back */
@@ -44,6 +46,14 @@ static struct {
     struct place lanes[LANES];
 } own;
 
+/* Where a lane begins in a place; one beyond the last: where that ends. */
+static size_t lane_start(int lane)
+{
+    size_t half = own.place_bytes / 2 & ~(size_t)(TB_LINE - 1);
+    size_t other = half / (LANES - 1) & ~(size_t)(TB_LINE - 1);
+    return lane ? half + (size_t)(lane - 1) * other : 0;
+}
+
 static void look_around(void)
 {
     struct tb_net *net = tb_engine_net(tb_world.engine);
@@ -51,8 +61,7 @@ static void look_around(void)
     own.top = TB_LANE_SLOTS; /* so that there is a turn that long before */
     own.local = tb_net_local(net, &own.n);
     own.memory = tb_net_commons(net, &own.place_bytes);
-    own.lane_bytes = own.place_bytes / LANES & ~(size_t)(TB_LINE - 1);
-    if (own.lane_bytes < sizeof(struct tb_lane_memory) + TB_LINE ||
+    if (lane_start(2) - lane_start(1) < LEAST_LANE ||
         own.n > MEMBERS_MOST || !tb_world.config.commons)
         own.memory = NULL;
 }
@@ -68,7 +77,7 @@ static int place_of(int endpoint)
 static struct tb_lane_memory *memory_of(int place, int lane)
 {
     return (void *)(own.memory + (size_t)place * own.place_bytes +
-                    (size_t)lane * own.lane_bytes);
+                    lane_start(lane));
 }
 
 /* -------------------------------------------------------------- agreement */
@@ -162,9 +171,10 @@ static void set_up(struct tb_lane *l, const struct tb_comm *c, int number,
     l->number = number;
     l->next = top + 1;
     l->finished = top;
-    l->ring_bytes = own.lane_bytes - sizeof(struct tb_lane_memory);
-    l->ring_bytes &= ~(size_t)(TB_LINE - 1);
+    l->ring_bytes = lane_start(number + 1) - lane_start(number) -
+                    sizeof(struct tb_lane_memory);
     l->room = l->ring_bytes / 2;
+    l->piece = l->ring_bytes / PIECES & ~(size_t)(TB_LINE - 1);
     for (int i = 0; i < l->n; i++) {
         int place = place_of(c->group->ranks[i]);
         p->members |= (uint64_t)1 << place;
@@ -289,7 +299,8 @@ bool tb_lane_all_finished(struct tb_lane *l, uint64_t turn)
 {
     for (int i = 0; i < l->n; i++) {
         struct tb_lane_peer *p = &l->peers[i];
-        if (p->finished >= turn || i == l->rank)
+        /* This rank too: it may post ahead of what it has taken itself. */
+        if (p->finished >= turn || (i == l->rank && l->finished >= turn))
             continue;
         p->finished = TB_MAX(p->finished,
                              atomic_load_explicit(&p->memory->finished,

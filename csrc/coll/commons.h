@@ -45,6 +45,7 @@ struct tb_lane {
     uint64_t next;      /* turn of the next call */
     uint64_t finished;  /* by this member */
     size_t room;        /* largest block */
+    size_t piece;       /* good length of one block out of many */
     bool can_pull;      /* each member can read each other's memory */
     /* private: */
     struct tb_net *net; /* NULL: no member ever sleeps (tests) */

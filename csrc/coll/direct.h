@@ -4,7 +4,8 @@
  * (commons.h). No messages: each rank posts, looks at what the others have
  * posted, and that is it.
  *
- * By slots: the data itself is posted. One copy in, one out (reductions read
+ * By slots: the data itself is posted, long vectors in pieces, so that copies
+ * in and out overlap and stay in cache. One copy in, one out (reductions read
  * it where it lies).
  * By pull: addresses are posted, and each rank copies what it needs straight
  * from the others' memory. (Chakraborty, Subramoni and Panda, "Contention-aware
@@ -26,12 +27,15 @@ struct tb_direct {
     struct tb_watch watch;
     const struct tb_call *call;
     struct tb_lane *lane;
-    uint64_t turn;    /* the first of those it takes */
+    uint64_t turn, turns; /* the first, and how many */
     uint64_t pending; /* ranks whose posts are still to come or to be copied */
+    uint64_t posted;  /* by slots: turns of which this rank's part is done */
+    uint64_t taken;   /* and of which the others' is */
+    int64_t piece;    /* by slots: bytes of one turn */
     uint64_t what;    /* what the posts of its call say */
     int64_t bytes;    /* of a block, see tb_direct_bytes */
     uint8_t how;
-    uint8_t stage;
+    uint8_t stage; /* 0: not begun */
     bool done;
     tb_err err;
     struct tb_scratch *scratch[2];
@@ -39,10 +43,11 @@ struct tb_direct {
     void *owner;
 };
 
-/* Bytes that a rank posts at most when it goes by slots. -1: it cannot, since
- * blocks differ or elements to combine have holes. */
+/* Bytes that a rank posts at most. -1: blocks differ, or elements to combine
+ * have holes. */
 int64_t tb_direct_bytes(const struct tb_call *call);
-/* Whether the call can go by pull. */
+/* Whether the call can go through this lane by slots, by pull. */
+bool tb_direct_fits(const struct tb_call *call, const struct tb_lane *lane);
 bool tb_direct_can_pull(const struct tb_call *call);
 
 /* Prepares the operation and takes its turns; every member must do that in the
@@ -65,7 +70,10 @@ bool tb_direct_posts(const struct tb_call *call);
 /* What this rank gives to itself. */
 tb_err tb_direct_copy_own(const struct tb_call *call);
 
-/* pull.c: tb_direct_advance by pull. */
+/* slots.c, pull.c: how many turns it takes, and tb_direct_advance. */
+uint64_t tb_slots_turns(struct tb_direct *d);
+bool tb_slots_advance(struct tb_direct *d);
+uint64_t tb_pull_turns(struct tb_direct *d);
 bool tb_pull_advance(struct tb_direct *d);
 
 /* Notes that member i is in another call, as its post says. */

@@ -7,8 +7,9 @@
  *
  * Reductions: rank i combines block i of all contributions, piece by piece so
  * that what is pulled is still in cache when it is combined; then, in a second
- * turn, ranks post where their results lie, and copy the other blocks. The
- * contributions of all ranks are combined in their order.
+ * turn, ranks post where their results lie, and copy the other blocks. Two
+ * ranks copy as much when whoever needs the result combines all of it, and need
+ * no second turn. The contributions of all ranks are combined in their order.
  */
 #include "coll/direct.h"
 
@@ -16,7 +17,7 @@
 
 #define PIECE 65536
 
-enum stage { BEGIN, FIRST, SECOND, THIRD, LINGER };
+enum stage { BEGIN /* 0 */, FIRST, SECOND, THIRD, LINGER };
 
 /* What is posted. */
 struct where {
@@ -185,6 +186,18 @@ static bool move_some(struct tb_direct *d, uint64_t turn,
 
 /* -------------------------------------------------------------- reductions */
 
+/* Whether nobody combines for others. Not in place: there one rank's result
+ * would overwrite what the other still reads; a root's is not read. */
+static bool is_whole(const struct tb_call *c)
+{
+    return c->comm->size == 2 && (c->kind == TB_COLL_REDUCE || !c->in_place);
+}
+
+static bool needs_result(const struct tb_call *c)
+{
+    return c->kind == TB_COLL_ALLREDUCE || c->comm->rank == c->root;
+}
+
 /* Block i of the elements at `base`. */
 static struct tb_part block_of(const struct tb_direct *d, void *base, int i)
 {
@@ -199,7 +212,7 @@ static void *result(struct tb_direct *d)
 {
     const struct tb_call *c = d->call;
     int64_t first = c->type->layout->first;
-    if (c->kind == TB_COLL_ALLREDUCE || c->comm->rank == c->root)
+    if (needs_result(c))
         return c->recv.base;
     void *p = scratch(d, 1, d->bytes);
     return p ? tb_at(p, -first) : NULL;
@@ -238,7 +251,10 @@ static void combine(struct tb_direct *d, const uint64_t *address)
     char *room = scratch(d, 0, 2 * each * size);
     if (!base || !room)
         return;
-    struct tb_part out = block_of(d, base, d->lane->rank);
+    struct tb_part out = is_whole(c)
+                             ? (struct tb_part){base, c->recv.count,
+                                                c->type->layout}
+                             : block_of(d, base, d->lane->rank);
     int64_t start = (char *)out.buf - (char *)base;
     for (int64_t k = 0; k < out.count && !d->err; k += each) {
         struct tb_part piece = {tb_at(out.buf, k * size),
@@ -272,17 +288,19 @@ static void take_result(struct tb_direct *d, int i, uint64_t address)
     copy_from(d, i, address, from, tb_at(to.buf, first), tb_part_bytes(to));
 }
 
+/* The first turn. */
 static bool reduce_some(struct tb_direct *d)
 {
     const struct tb_call *c = d->call;
     uint64_t address[64];
-    bool takes = c->kind == TB_COLL_ALLREDUCE || c->comm->rank == c->root;
-    if (!all_have_posted(d, address))
-        return false;
-    combine(d, address);
+    if (needs_result(c) || !is_whole(c)) {
+        if (!all_have_posted(d, address))
+            return false;
+        combine(d, address);
+    }
     tb_lane_finish(d->lane, d->turn);
     d->pending = 0;
-    if (takes)
+    if (needs_result(c) && !is_whole(c))
         d->pending = (d->lane->n < 64 ? (uint64_t)1 << d->lane->n : 0) - 1;
     d->pending &= ~((uint64_t)1 << d->lane->rank);
     return true;
@@ -314,7 +332,7 @@ static bool advance_reduction(struct tb_direct *d)
     if (d->stage == BEGIN && post(d, d->turn, first_of(c, c->send.base)))
         d->stage = FIRST;
     if (d->stage == FIRST && reduce_some(d))
-        d->stage = SECOND;
+        d->stage = is_whole(c) ? LINGER : SECOND;
     if (d->stage == SECOND) {
         void *out = result(d);
         if (!post(d, second, out ? first_of(c, out) : NULL))
@@ -325,7 +343,13 @@ static bool advance_reduction(struct tb_direct *d)
         tb_lane_finish(d->lane, second);
         d->stage = LINGER;
     }
-    return d->stage == LINGER && tb_lane_all_finished(d->lane, second);
+    return d->stage == LINGER &&
+           tb_lane_all_finished(d->lane, d->turn + d->turns - 1);
+}
+
+uint64_t tb_pull_turns(struct tb_direct *d)
+{
+    return is_reduction(d->call) && !is_whole(d->call) ? 2 : 1;
 }
 
 bool tb_pull_advance(struct tb_direct *d)

@@ -24,19 +24,21 @@
 #define ROW(kind, name, build, needs, min_ranks, max_ranks, min, max)          \
     {TB_COLL_##kind, needs, min_ranks, max_ranks, min, max, name,              \
      tb_build_##build, TB_DIRECT_NONE}
-#define BY_SLOTS(kind, needs, max_ranks, max)                                  \
-    {TB_COLL_##kind, TB_IF_SLOTS | (needs), 2, max_ranks, 0, max, "slots",     \
-     NULL, TB_DIRECT_SLOTS}
-#define BY_PULL(kind, needs, max_ranks, min)                                   \
-    {TB_COLL_##kind, TB_IF_PULL | (needs), 2, max_ranks, min, ANY, "pull",     \
-     NULL, TB_DIRECT_PULL}
+#define BY_SLOTS(kind, needs, min_ranks, max_ranks, max)                       \
+    {TB_COLL_##kind, TB_IF_SLOTS | (needs), min_ranks, max_ranks, 0, max,      \
+     "slots", NULL, TB_DIRECT_SLOTS}
+#define BY_PULL(kind, needs)                                                   \
+    {TB_COLL_##kind, TB_IF_PULL | (needs), 2, ALL, 0, ANY, "pull", NULL,       \
+     TB_DIRECT_PULL}
 static const struct tb_choice table[] = {
-    BY_SLOTS(BARRIER, 0, 64, ANY),
+    BY_SLOTS(BARRIER, 0, 2, ALL, ANY),
     ROW(BARRIER, "dissemination", barrier_dissemination, INTRA, 1, ALL, 0, ANY),
     ROW(BARRIER, "inter", barrier_inter, INTER, 1, ALL, 0, ANY),
 
-    BY_SLOTS(BCAST, 0, 64, ANY),
-    BY_PULL(BCAST, 0, 64, 0),
+    BY_SLOTS(BCAST, 0, 2, 2, ANY),
+    BY_SLOTS(BCAST, 0, 3, ALL, 256 * K),
+    BY_PULL(BCAST, 0),
+    BY_SLOTS(BCAST, 0, 3, ALL, ANY),
     ROW(BCAST, "binomial", bcast_binomial, INTRA, 1, ALL, 0, 16 * K),
     ROW(BCAST, "flat", bcast_flat, INTRA, 1, 8, 16 * K, ANY),
     ROW(BCAST, "scatter_ring", bcast_scatter_ring, INTRA, 9, ALL, 64 * K, M),
@@ -44,17 +46,17 @@ static const struct tb_choice table[] = {
     ROW(BCAST, "binomial", bcast_binomial, INTRA, 1, ALL, 0, ANY),
     ROW(BCAST, "inter", bcast_inter, INTER, 1, ALL, 0, ANY),
 
-    BY_SLOTS(GATHER, 0, 64, ANY),
+    BY_SLOTS(GATHER, 0, 2, ALL, ANY),
     ROW(GATHER, "binomial", gather_binomial, INTRA, 8, ALL, 0, 2 * K),
     ROW(GATHER, "linear", gather_linear, 0, 1, ALL, 0, ANY),
     ROW(GATHERV, "linear", gather_linear, 0, 1, ALL, 0, ANY),
-    BY_SLOTS(SCATTER, 0, 64, ANY),
+    BY_SLOTS(SCATTER, 0, 2, ALL, ANY),
     ROW(SCATTER, "binomial", scatter_binomial, INTRA, 8, ALL, 0, 2 * K),
     ROW(SCATTER, "linear", scatter_linear, 0, 1, ALL, 0, ANY),
     ROW(SCATTERV, "linear", scatter_linear, 0, 1, ALL, 0, ANY),
 
-    BY_SLOTS(ALLGATHER, 0, 64, ANY),
-    BY_PULL(ALLGATHER, 0, 64, 0),
+    BY_SLOTS(ALLGATHER, 0, 2, ALL, ANY),
+    BY_PULL(ALLGATHER, 0),
     ROW(ALLGATHER, "spread", allgather_spread, INTRA, 1, 4, 0, ANY),
     ROW(ALLGATHER, "doubling", allgather_doubling, POW2, 5, ALL, 0, 16 * K),
     ROW(ALLGATHER, "bruck", allgather_bruck, INTRA, 5, ALL, 0, 4 * K),
@@ -65,8 +67,8 @@ static const struct tb_choice table[] = {
     ROW(ALLGATHERV, "ring", allgather_ring, INTRA, 5, ALL, 0, ANY),
     ROW(ALLGATHERV, "spread", allgather_spread, 0, 1, ALL, 0, ANY),
 
-    BY_SLOTS(ALLTOALL, 0, 64, ANY),
-    BY_PULL(ALLTOALL, 0, 64, 0),
+    BY_SLOTS(ALLTOALL, 0, 2, ALL, ANY),
+    BY_PULL(ALLTOALL, 0),
     ROW(ALLTOALL, "bruck", alltoall_bruck, INTRA, 8, ALL, 0, 256),
     ROW(ALLTOALL, "spread", alltoall_spread, 0, 1, ALL, 0, 256 * K),
     ROW(ALLTOALL, "pairwise", alltoall_pairwise, INTRA, 9, ALL, 0, ANY),
@@ -76,15 +78,18 @@ static const struct tb_choice table[] = {
     ROW(ALLTOALLW, "spread", alltoall_spread, 0, 1, ALL, 0, ANY),
     ROW(ALLTOALLW, "pairwise", alltoall_pairwise, INTRA, 1, ALL, 0, ANY),
 
-    BY_SLOTS(REDUCE, FREE, 64, ANY),
-    BY_PULL(REDUCE, FREE, 64, 0),
+    BY_SLOTS(REDUCE, FREE, 2, 2, 32 * K),
+    BY_SLOTS(REDUCE, FREE, 3, ALL, 128 * K),
+    BY_PULL(REDUCE, FREE),
+    BY_SLOTS(REDUCE, FREE, 2, ALL, ANY),
     ROW(REDUCE, "halving", reduce_halving, COMM, 2, ALL, 64 * K, ANY),
     ROW(REDUCE, "binomial", reduce_binomial, COMM, 1, ALL, 0, ANY),
     ROW(REDUCE, "ordered", reduce_ordered, INTRA, 1, ALL, 0, ANY),
     ROW(REDUCE, "inter", reduce_inter, INTER, 1, ALL, 0, ANY),
 
-    BY_SLOTS(ALLREDUCE, FREE, 64, ANY),
-    BY_PULL(ALLREDUCE, FREE, 64, 0),
+    BY_SLOTS(ALLREDUCE, FREE, 2, ALL, 128 * K),
+    BY_PULL(ALLREDUCE, FREE),
+    BY_SLOTS(ALLREDUCE, FREE, 2, ALL, ANY),
     ROW(ALLREDUCE, "halving", allreduce_halving, HALF, 2, ALL, 4 * K, ANY),
     ROW(ALLREDUCE, "ring", allreduce_ring, COMM, 3, ALL, 16 * K, ANY),
     ROW(ALLREDUCE, "halving", allreduce_halving, COMM, 2, ALL, 16 * K, ANY),
@@ -111,9 +116,9 @@ static const struct tb_choice table[] = {
     ROW(REDUCE_SCATTER, "tree", reduce_scatter_tree, INTRA, 1, ALL, 0, ANY),
     ROW(REDUCE_SCATTER, "inter", reduce_scatter_inter, INTER, 1, ALL, 0, ANY),
 
-    BY_SLOTS(SCAN, FREE, 64, ANY),
+    BY_SLOTS(SCAN, FREE, 2, ALL, ANY),
     ROW(SCAN, "doubling", scan_doubling, INTRA, 1, ALL, 0, ANY),
-    BY_SLOTS(EXSCAN, FREE, 64, ANY),
+    BY_SLOTS(EXSCAN, FREE, 2, ALL, ANY),
     ROW(EXSCAN, "doubling", exscan_doubling, INTRA, 1, ALL, 0, ANY),
 
     ROW(NEIGHBOR_ALLGATHER, "direct", neighbor, INTRA, 1, ALL, 0, ANY),
@@ -262,7 +267,7 @@ static unsigned facts_of_lane(const struct tb_call *c)
     unsigned facts = 0;
     if (!lane)
         return 0;
-    if ((uint64_t)tb_direct_bytes(c) <= lane->room)
+    if (tb_direct_fits(c, lane))
         facts |= TB_IF_SLOTS;
     if (lane->can_pull && tb_direct_can_pull(c))
         facts |= TB_IF_PULL;
