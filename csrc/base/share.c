@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,48 +86,73 @@ tb_err tb_share_reopen(uint32_t pid, int fd, int *out)
 #endif
 }
 
-tb_err tb_share_make(const char *name, size_t bytes, void **out)
+/* macOS: at most 31 characters, the slash included. */
+static void choose_name(char *out, size_t room)
 {
-    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    snprintf(out, room, "/tbmpi-%d-%08" PRIx32, (int)getpid(),
+             (uint32_t)tb_random());
+}
+
+tb_err tb_share_make(struct tb_share *out, size_t bytes)
+{
     tb_err err;
 
-    if (fd < 0)
-        return tb_fail_errno("cannot make the shared memory %s", name);
-    if (reserve(fd, bytes)) {
-        err = tb_fail_errno(
-            "this job needs %zu MiB of shared memory on this machine, and "
-            "there is not that much; free some or enlarge /dev/shm (in a "
-            "container: --shm-size)",
-            bytes >> 20);
-    } else {
-        err = tb_share_map(fd, bytes, out);
-    }
-    close(fd);
-    if (err)
-        shm_unlink(name);
+    memset(out, 0, sizeof(*out));
+    choose_name(out->name, sizeof(out->name));
+    out->pid = (uint32_t)getpid();
+    out->fd = shm_open(out->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (out->fd < 0)
+        return tb_fail_errno("cannot make the shared memory %s", out->name);
+#if defined(__linux__)
+    shm_unlink(out->name);
+    out->name[0] = 0;
+#endif
+    if (!reserve(out->fd, bytes))
+        return TB_OK;
+    err = tb_fail_errno(
+        "this job needs %zu MiB of shared memory on this machine, and there "
+        "is not that much; free some or enlarge /dev/shm (in a container: "
+        "--shm-size)",
+        bytes >> 20);
+    tb_share_release(out);
     return err;
 }
 
-tb_err tb_share_attach(const char *name, size_t bytes, void **out)
+void tb_share_release(const struct tb_share *share)
 {
-    int fd = shm_open(name, O_RDWR, 0);
+    close(share->fd);
+    if (share->name[0])
+        shm_unlink(share->name);
+}
+
+static tb_err open_share(const struct tb_share *share, int *fd)
+{
+    if (share->pid == (uint32_t)getpid())
+        *fd = dup(share->fd);
+    else if (share->name[0])
+        *fd = shm_open(share->name, O_RDWR, 0);
+    else
+        return tb_share_reopen(share->pid, share->fd, fd);
+    if (*fd < 0)
+        return tb_fail_errno("cannot open the shared memory %s of process %u",
+                             share->name, (unsigned)share->pid);
+    return TB_OK;
+}
+
+tb_err tb_share_attach(const struct tb_share *share, size_t bytes, void **out)
+{
     size_t found = 0;
     tb_err err;
+    int fd;
 
-    if (fd < 0)
-        return tb_fail_errno("cannot open the shared memory %s", name);
+    TB_TRY(open_share(share, &fd));
     err = tb_share_size(fd, &found);
     if (!err && found < bytes)
         err = tb_fail(TB_ERR_SYSTEM,
-                      "the shared memory %s has %zu bytes, not %zu", name,
-                      found, bytes);
+                      "the shared memory of process %u has %zu bytes, not %zu",
+                      (unsigned)share->pid, found, bytes);
     if (!err)
         err = tb_share_map(fd, bytes, out);
     close(fd);
     return err;
-}
-
-void tb_share_unname(const char *name)
-{
-    shm_unlink(name);
 }

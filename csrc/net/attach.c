@@ -2,17 +2,14 @@
 /*
  * Three ways to the machine's segment. tbmpirun hands it over as a descriptor
  * and nothing needs to be said. Under another launcher the ranks swap cards,
- * the first of each machine makes the segment under a name, and the name goes
- * away as soon as all have attached. A job of one has none.
+ * and the first of each machine makes the segment for the others to attach.
+ * A job of one has none.
  */
 #include "net/attach.h"
 
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#define NAME_BYTES 32 /* macOS: 31 characters, the slash included */
 #define HOST_BYTES 64
 
 struct card {
@@ -22,7 +19,7 @@ struct card {
 
 static tb_err no_memory(void)
 {
-    return tb_fail(TB_ERR_NO_MEM, "no memory for the table of %s", "ranks");
+    return tb_fail(TB_ERR_NO_MEM, "no memory for the table of ranks");
 }
 
 static tb_err join_descriptor(struct tb_machine *m, int fd, int rank)
@@ -83,13 +80,17 @@ static tb_err read_cards(struct tb_machine *m, struct tb_boot *boot)
     return TB_OK;
 }
 
-static tb_err make_segment(struct tb_machine *m, char *name, size_t room)
+static tb_err make_segment(struct tb_machine *m, struct tb_share *share)
 {
     struct tb_segment_head *head;
+    tb_err err;
 
-    snprintf(name, room, "/tbmpi-%d-%08" PRIx32, (int)getpid(),
-             (uint32_t)tb_random());
-    TB_TRY(tb_share_make(name, m->bytes, &m->segment));
+    TB_TRY(tb_share_make(share, m->bytes));
+    err = tb_share_attach(share, m->bytes, &m->segment);
+    if (err) {
+        tb_share_release(share);
+        return err;
+    }
     head = m->segment;
     head->ranks = (uint32_t)m->places;
     head->maker = (uint32_t)getppid();
@@ -97,14 +98,24 @@ static tb_err make_segment(struct tb_machine *m, char *name, size_t room)
     return TB_OK;
 }
 
-/* The name lives from make_segment to the second fence; a rank that fails in
- * between takes the job with it, and the maker still takes the name away. */
-static tb_err join_by_name(struct tb_machine *m, struct tb_boot *boot)
+static tb_err attach_segment(struct tb_machine *m, struct tb_boot *boot,
+                             const char *key)
 {
-    bool maker;
-    char key[32], name[NAME_BYTES] = "";
-    size_t bytes = 0;
-    tb_err err = TB_OK;
+    struct tb_share share;
+    size_t bytes;
+
+    TB_TRY(tb_boot_get(boot, key, &share, sizeof(share), &bytes));
+    share.name[sizeof(share.name) - 1] = 0;
+    return tb_share_attach(&share, m->bytes, &m->segment);
+}
+
+/* The maker keeps it open until all have attached. A rank that fails on the
+ * way takes the job with it. */
+static tb_err join_by_cards(struct tb_machine *m, struct tb_boot *boot)
+{
+    struct tb_share share;
+    char key[32];
+    tb_err err;
 
     TB_TRY(put_card(boot));
     TB_TRY(tb_boot_fence(boot));
@@ -112,24 +123,19 @@ static tb_err join_by_name(struct tb_machine *m, struct tb_boot *boot)
     if (m->places == 1)
         return TB_OK;
     m->bytes = (size_t)m->places * TB_SEGMENT_PER_RANK;
-    maker = m->place == 0;
     snprintf(key, sizeof(key), "segment-%d", m->local[0]);
-    if (maker) {
-        TB_TRY(make_segment(m, name, sizeof(name)));
-        err = tb_boot_put(boot, key, name, sizeof(name));
+    if (m->place > 0) {
+        TB_TRY(tb_boot_fence(boot));
+        TB_TRY(attach_segment(m, boot, key));
+        return tb_boot_fence(boot);
     }
+    TB_TRY(make_segment(m, &share));
+    err = tb_boot_put(boot, key, &share, sizeof(share));
     if (!err)
         err = tb_boot_fence(boot);
-    if (!err && !maker)
-        err = tb_boot_get(boot, key, name, sizeof(name), &bytes);
-    if (!err && !maker) {
-        name[sizeof(name) - 1] = 0;
-        err = tb_share_attach(name, m->bytes, &m->segment);
-    }
     if (!err)
         err = tb_boot_fence(boot);
-    if (maker)
-        tb_share_unname(name);
+    tb_share_release(&share);
     return err;
 }
 
@@ -161,19 +167,22 @@ tb_err tb_machine_join(struct tb_machine *out, const struct tb_config *config,
 
     m.local = tb_calloc(size, sizeof(*m.local));
     m.node = tb_calloc(size, sizeof(*m.node));
-    if (!m.local || !m.node) {
+    m.place_of = tb_calloc(size, sizeof(*m.place_of));
+    if (!m.local || !m.node || !m.place_of) {
         err = no_memory();
     } else if (config->shm_fd >= 0 && tb_boot_launched(boot)) {
         for (size_t i = 0; i < size; i++)
             m.local[i] = (int)i;
         err = join_descriptor(&m, (int)config->shm_fd, tb_boot_rank(boot));
     } else if (size > 1) {
-        err = join_by_name(&m, boot);
+        err = join_by_cards(&m, boot);
     }
     if (!err && m.segment) {
         err = agree_on_rings(&m, config);
         tb_process_admit(((struct tb_segment_head *)m.segment)->maker);
     }
+    for (int i = 0; !err && i < m.places; i++)
+        m.place_of[m.local[i]] = i;
     *out = m;
     return err;
 }
@@ -183,6 +192,6 @@ void tb_machine_leave(struct tb_machine *m)
     tb_share_unmap(m->segment, m->bytes);
     tb_free(m->local);
     tb_free(m->node);
-    m->segment = NULL;
-    m->local = m->node = NULL;
+    tb_free(m->place_of);
+    memset(m, 0, sizeof(*m));
 }

@@ -8,10 +8,11 @@
 struct tb_machine {
     void *segment; /* NULL: alone, and no launcher made one */
     size_t bytes;
-    int place;  /* of this process among `places` */
-    int places; /* endpoints on this machine, this one included */
-    int *local; /* their endpoints, ascending */
-    int *node;  /* by endpoint: see tb_net_node */
+    int place;     /* of this process among `places` */
+    int places;    /* endpoints on this machine, this one included */
+    int *local;    /* their endpoints, ascending */
+    int *node;     /* by endpoint: see tb_net_node */
+    int *place_of; /* by endpoint */
 };
 
 /* Fills `out`; tb_machine_leave undoes it, also after a failure. */

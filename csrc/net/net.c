@@ -20,6 +20,7 @@ static const struct tb_transport *const transports[] = {
 #define POLLS_BARE 256
 #define POLLS_PAUSED 1024
 #define POLLS_PER_YIELD 16
+#define POLLS_PER_CHECK (1u << 18)
 #define SPIN_NS 10000000 /* a wake-up costs some 50 us: at most 1 in 200 */
 
 /* The next hop towards an endpoint. */
@@ -43,13 +44,20 @@ struct tb_net {
     struct tb_bell *bell;
     struct tb_note *note;
     bool crowded;
-    uint64_t spin_ns;        /* 0: do not */
-    uint64_t spin_until;     /* of the present wait */
-    uint64_t check_at;       /* when to look next whether the others live */
-    _Atomic bool check_due;  /* … at the neighbours, by the next poll */
+    uint64_t spin_ns;       /* 0: do not */
+    uint64_t spin_until;    /* of the present wait */
+    uint64_t check_at;      /* when to look next whether the others live */
+    _Atomic bool check_due; /* the next poll looks at the neighbours */
+    _Atomic bool orphaned;  /* the launcher has gone */
+    uint32_t polls;
     struct tb_bell own_bell; /* used where there is no segment */
     struct tb_note own_note;
 };
+
+static tb_err orphaned(void)
+{
+    return tb_fail(TB_ERR_LOST, "the launcher of this job is gone");
+}
 
 /* ----------------------------------------------------------------- upcalls */
 
@@ -265,12 +273,22 @@ tb_err tb_net_pull(struct tb_net *net, int origin, uint64_t remote, void *local,
     return way->by->pull(way->link, remote, local, bytes, done);
 }
 
-static void check_ports(struct tb_net *net)
+/* Do the others live? Who calls Test in a loop never idles, so every so many
+ * polls this is asked as well. */
+static void look_after_others(struct tb_net *net)
 {
     atomic_store_explicit(&net->check_due, false, memory_order_relaxed);
     for (size_t i = 0; i < TRANSPORTS; i++) {
         if (net->ports[i])
             transports[i]->check(net->ports[i]);
+    }
+    if (atomic_load_explicit(&net->orphaned, memory_order_relaxed) ||
+        tb_boot_alive(net->boot))
+        return;
+    atomic_store_explicit(&net->orphaned, true, memory_order_relaxed);
+    for (int i = 0; i < net->endpoints; i++) {
+        if (i != net->self)
+            net->up.lost(net->up.ctx, i, orphaned());
     }
 }
 
@@ -279,9 +297,9 @@ int tb_net_poll(struct tb_net *net)
     int n = 0;
 
     if (TB_UNLIKELY(
-            atomic_load_explicit(&net->check_due, memory_order_relaxed)))
-        check_ports(net);
-
+            atomic_load_explicit(&net->check_due, memory_order_relaxed) ||
+            ++net->polls % POLLS_PER_CHECK == 0))
+        look_after_others(net);
     for (size_t i = 0; i < TRANSPORTS; i++) {
         if (net->ports[i])
             n += transports[i]->poll(net->ports[i]);
@@ -298,21 +316,6 @@ bool tb_net_pending(struct tb_net *net)
             return true;
     }
     return false;
-}
-
-/* Now and then, on the way to and from sleep. */
-static tb_err look_after_others(struct tb_net *net)
-{
-    uint64_t now = tb_now();
-
-    net->note->polls++;
-    if (now < net->check_at)
-        return TB_OK;
-    net->check_at = now + (uint64_t)net->config->check;
-    atomic_store_explicit(&net->check_due, true, memory_order_relaxed);
-    if (!tb_boot_alive(net->boot))
-        return tb_fail(TB_ERR_LOST, "the launcher is gone");
-    return TB_OK;
 }
 
 /* True as long as it is too early to sleep. */
@@ -349,7 +352,14 @@ tb_err tb_net_idle(struct tb_net *net, unsigned idle, bool (*ready)(void *arg),
         tb_bell_sleep(net->bell, ticket, (uint64_t)net->config->check);
     }
     tb_bell_disarm(net->bell);
-    return look_after_others(net);
+    net->note->polls++;
+    if (tb_now() >= net->check_at) {
+        net->check_at = tb_now() + (uint64_t)net->config->check;
+        atomic_store_explicit(&net->check_due, true, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&net->orphaned, memory_order_relaxed))
+        return orphaned();
+    return TB_OK;
 }
 
 void tb_net_wake(struct tb_net *net)
@@ -360,9 +370,8 @@ void tb_net_wake(struct tb_net *net)
 void tb_net_ring(struct tb_net *net, int endpoint)
 {
     struct tb_machine *m = &net->machine;
+    int place = m->place_of[endpoint];
 
-    for (int i = 0; m->segment && i < m->places; i++) {
-        if (m->local[i] == endpoint)
-            tb_bell_ring(&tb_segment_rank(m->segment, &net->plan, i)->bell);
-    }
+    if (m->segment)
+        tb_bell_ring(&tb_segment_rank(m->segment, &net->plan, place)->bell);
 }

@@ -10,8 +10,9 @@
  * Of each way the shortest time of late is kept, in nanoseconds a KiB: a
  * minimum that every sample lets rise by a sixteenth. So a page fault or a
  * lost time slice changes nothing, and a lasting change is believed after
- * some ten samples. Now and then the slower way gets a chance: after 2, 4, 8,
- * … messages of a length, then after every 64th.
+ * some ten samples. The slower way gets another chance after 16 messages of
+ * a length, for a few in a row since the first of them finds cold caches, and
+ * then after twice as many each time, as long as it stays the slower one.
  *
  * Pure: no clock, no memory, no system call.
  */
@@ -20,18 +21,22 @@
 
 #include "base/base.h"
 
-#define TB_PACE_LEAST 4096 /* shorter ones are not compared */
-#define TB_PACE_CLASSES 12 /* powers of two from there on */
-#define TB_PACE_RETRY 64   /* messages between two chances, at most */
+#define TB_PACE_LEAST 4096    /* shorter ones are not compared */
+#define TB_PACE_CLASSES 12    /* powers of two from there on */
+#define TB_PACE_TRIAL 3       /* messages a chance */
+#define TB_PACE_GAP 16        /* messages to the first chance; … */
+#define TB_PACE_GAP_MOST 1024 /* … and between two at most */
 
 /* Times in ns a KiB; 0: not known yet. */
 struct tb_pace {
     float write; /* into a packet, by the sender */
     float read;  /* out of it, by the receiver */
     float pull[TB_PACE_CLASSES];
-    uint16_t turn[TB_PACE_CLASSES];
-    size_t packet_bytes; /* longest packet */
-    float patience;      /* how much slower a pull may be and still be taken */
+    bool pulls[TB_PACE_CLASSES];    /* what the last comparison said */
+    uint16_t turn[TB_PACE_CLASSES]; /* messages since then or since a chance */
+    uint16_t gap[TB_PACE_CLASSES];  /* messages to the next chance */
+    size_t packet_bytes;            /* longest packet */
+    float patience; /* how much slower a pull may be and still be taken */
 };
 
 static inline unsigned tb_pace_class(size_t bytes)
@@ -68,7 +73,7 @@ static inline float tb_pace_packets(const struct tb_pace *p, size_t bytes)
 /* True: pull the next message of that length. */
 static inline bool tb_pace_choose(struct tb_pace *p, size_t bytes)
 {
-    unsigned class = tb_pace_class(bytes), turn;
+    unsigned class = tb_pace_class(bytes);
     bool pull;
 
     if (bytes < TB_PACE_LEAST || p->packet_bytes < TB_PACE_LEAST ||
@@ -77,10 +82,18 @@ static inline bool tb_pace_choose(struct tb_pace *p, size_t bytes)
     if (p->write == 0 || p->read == 0)
         return false;
     pull = p->pull[class] <= tb_pace_packets(p, bytes) * p->patience;
-    turn = ++p->turn[class];
-    if (turn % TB_PACE_RETRY == 0 || (turn > 1 && !(turn & (turn - 1))))
-        return !pull;
-    return pull;
+    if (pull != p->pulls[class] || !p->gap[class]) {
+        p->pulls[class] = pull;
+        p->gap[class] = TB_PACE_GAP;
+        p->turn[class] = 0;
+    }
+    if (++p->turn[class] <= p->gap[class])
+        return pull;
+    if (p->turn[class] >= p->gap[class] + TB_PACE_TRIAL) {
+        p->gap[class] = (uint16_t)TB_MIN(p->gap[class] * 2, TB_PACE_GAP_MOST);
+        p->turn[class] = 0;
+    }
+    return !pull;
 }
 
 #endif

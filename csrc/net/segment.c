@@ -5,8 +5,8 @@
 
 #define RING_MOST ((size_t)2 << 20)
 #define RING_LEAST ((size_t)4 << 10)
-#define COMMONS_MOST ((size_t)64 << 10)
-#define COMMONS_SHARE 16 /* at most one part in so many of the segment */
+#define COMMONS_MOST ((size_t)256 << 10)
+#define COMMONS_SHARE 8 /* at most one part in so many of the segment */
 
 tb_err tb_segment_plan(struct tb_segment_plan *out, int ranks, size_t bytes,
                        size_t ring)

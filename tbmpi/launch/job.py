@@ -70,10 +70,11 @@ class Job:
         except LaunchError as why:
             problem = why
             self._fail(Failure(why.code))
-        self._memory.close()
         if self._plan.timeout is not None:
             self._loop.call_later(self._plan.timeout, self._time_is_up)
         left = await self._node.gone()
+        # Not before: a rank's child finds out here that its rank has joined.
+        self._memory.close()
         await self._finish_chores()
         await self._node.output_ended(LATE_OUTPUT)
         self._say_last(left)

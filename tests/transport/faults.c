@@ -269,8 +269,7 @@ static void test_nonsense(void)
     }
 }
 
-/* --------------------------------------------------------------- single copy
- */
+/* -------------------------------------------------------------- single copy */
 
 static void test_pull_across(void)
 {

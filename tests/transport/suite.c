@@ -266,8 +266,7 @@ static void test_bounded(struct rig *r)
     close_pair(&a, &b);
 }
 
-/* ---------------------------------------------------------- calls from below
- */
+/* --------------------------------------------------------- calls from below */
 
 /* Answers from within the upcall. */
 static void answer(struct end *e, int from, const void *data, size_t bytes)
@@ -463,8 +462,7 @@ static void test_pull_refused(struct rig *r)
     close_pair(&a, &b);
 }
 
-/* ---------------------------------------------------------- open and connect
- */
+/* --------------------------------------------------------- open and connect */
 
 static void test_limits(struct rig *r)
 {

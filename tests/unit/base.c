@@ -178,24 +178,32 @@ static void test_processes(void)
 static void test_shared_memory(void)
 {
     enum { N = 4 * TB_PAGE };
-    char name[32];
+    struct tb_share share, other;
     void *a = NULL, *b = NULL;
     pid_t child;
     int status;
 
-    snprintf(name, sizeof(name), "/tbmpi-test-%d", (int)getpid());
-    CHECK_EQ(tb_share_make(name, N, &a), TB_OK);
-    CHECK_EQ(tb_share_make(name, N, &b), TB_ERR_SYSTEM);
-    CHECK_EQ(tb_share_attach(name, N, &b), TB_OK);
+    CHECK_EQ(tb_share_make(&share, N), TB_OK);
+    CHECK(strlen(share.name) <= 31);
+    CHECK_EQ(tb_share_attach(&share, N, &a), TB_OK);
+    CHECK_EQ(tb_share_attach(&share, N, &b), TB_OK);
     ((char *)a)[N - 1] = 7;
     CHECK(((char *)b)[N - 1] == 7 && ((char *)b)[0] == 0 && a != b);
     tb_share_unmap(b, N);
-    CHECK_EQ(tb_share_attach(name, 2 * N, &b), TB_ERR_SYSTEM);
-    tb_share_unname(name);
-    CHECK_EQ(tb_share_attach(name, N, &b), TB_ERR_SYSTEM);
+    CHECK_EQ(tb_share_attach(&share, 2 * N, &b), TB_ERR_SYSTEM);
+    child = fork();
+    if (child == 0) {
+        close(share.fd);
+        _exit(tb_share_attach(&share, N, &b) || ((char *)b)[N - 1] != 7);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
+    tb_share_release(&share);
+    other = share;
+    other.pid = (uint32_t)getppid();
+    CHECK_EQ(tb_share_attach(&other, N, &b), TB_ERR_SYSTEM);
     /* More than any machine has: an error now, and no name left. */
-    CHECK_EQ(tb_share_make(name, (size_t)1 << 50, &b), TB_ERR_SYSTEM);
-    CHECK_EQ(tb_share_attach(name, 1, &b), TB_ERR_SYSTEM);
+    CHECK_EQ(tb_share_make(&other, (size_t)1 << 50), TB_ERR_SYSTEM);
     /* A child of fork does not have it. */
     child = fork();
     if (child == 0) {

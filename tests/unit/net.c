@@ -25,7 +25,7 @@ struct rank {
     struct tb_boot *boot;
     struct tb_net *net;
     int got, lost;
-    uint32_t next[PMI_RANKS];
+    uint32_t next[256];
 };
 
 static void on_packet(void *ctx, enum tb_channel ch, const void *data,
@@ -223,8 +223,9 @@ static void test_descriptor(void)
     close(segment_fd);
 }
 
-/* -------------------------------------------------------- closed descriptors
- */
+/* ------------------------------------------------------- closed descriptors */
+
+#if defined(__linux__)
 
 /* A wrapper closed it, but the launcher still has it. */
 static void name_and_close(int rank)
@@ -266,20 +267,24 @@ static void start_child_copy(int rank)
 
 static void test_closed_descriptors(void)
 {
-#if defined(__linux__)
     make_segment(4, TB_SEGMENT_MAGIC);
     run(4, exchange, name_and_close);
     close(segment_fd);
     make_segment(2, TB_SEGMENT_MAGIC);
     run(2, start_child_copy, name_segment);
     close(segment_fd);
-#else
-    printf("not tried: descriptors of ancestors, which only Linux shows\n");
-#endif
 }
 
-/* ------------------------------------------------------------------ refusals
- */
+#else
+
+static void test_closed_descriptors(void)
+{
+    printf("not tried: descriptors of ancestors, which only Linux shows\n");
+}
+
+#endif
+
+/* ----------------------------------------------------------------- refusals */
 
 static const char *expected;
 
@@ -403,8 +408,7 @@ static void test_out_of_memory(void)
     close(segment_fd);
 }
 
-/* ------------------------------------------------------------------- waiting
- */
+/* ------------------------------------------------------------------ waiting */
 
 static bool always(void *arg)
 {
