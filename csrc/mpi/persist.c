@@ -13,19 +13,24 @@ struct persist {
     struct tb_more more;
     enum form form;
     struct tb_p2p args;   /* with references to type and communicator */
-    struct tb_req *inner; /* of the present start; NULL: none */
+    struct tb_req *inner; /* of the last start; NULL: none. Kept when it is
+                             done, since it may yet be cancelled */
     struct tb_held held;  /* buffered: the send of the last start */
 };
 
 static void inner_done(struct tb_req *inner)
 {
     struct tb_req *req = inner->owner;
-    struct persist *p = req->more;
     req->result = inner->result;
     inner->on_done = NULL;
-    p->inner = NULL;
-    tb_req_free(inner);
     tb_req_finish(req, req->result.err);
+}
+
+static void drop_inner(struct persist *p)
+{
+    if (p->inner)
+        tb_req_free(p->inner);
+    p->inner = NULL;
 }
 
 static tb_err start_inner(struct persist *p, struct tb_req **inner)
@@ -48,14 +53,14 @@ static tb_err start(struct tb_req *req)
 {
     struct persist *p = req->more;
     struct tb_req *inner;
+    drop_inner(p);
     TB_TRY(start_inner(p, &inner));
-    inner->owner = req;
-    if (inner->done) {
-        inner_done(inner);
-        return TB_OK;
-    }
     p->inner = inner;
-    inner->on_done = inner_done;
+    inner->owner = req;
+    if (inner->done)
+        inner_done(inner);
+    else
+        inner->on_done = inner_done;
     return TB_OK;
 }
 
@@ -64,13 +69,19 @@ static tb_err cancel(struct tb_req *req)
     struct persist *p = req->more;
     if (p->form == FORM_BSEND)
         return tb_held_cancel(&p->held, req);
-    return p->inner ? tb_engine_cancel(p->inner) : TB_OK;
+    if (!p->inner || (p->inner->done && p->inner->kind != TB_REQ_SEND))
+        return TB_OK;
+    /* A short send is done at once, and open again while it is asked back. */
+    p->inner->on_done = inner_done;
+    req->done = false;
+    return tb_engine_cancel(p->inner);
 }
 
 static tb_err free_persist(struct tb_req *req)
 {
     struct persist *p = req->more;
     tb_held_drop(&p->held);
+    drop_inner(p);
     tb_type_unref(p->args.type);
     tb_comm_unref(p->args.comm);
     tb_free(p);
