@@ -11,7 +11,9 @@ struct tb_peer *tb_peer_make(struct tb_engine *e, int endpoint)
         tb_fail_say("no memory for the state of a peer");
         return NULL;
     }
-    const struct tb_limits *limits = tb_net_limits(e->net, endpoint);
+    const struct tb_limits *limits;
+    p->route = tb_net_route(e->net, endpoint);
+    limits = &p->route->limits;
     p->endpoint = endpoint;
     tb_list_init(&p->outbox);
     tb_list_init(&p->sends);

@@ -36,6 +36,7 @@ enum tb_state {
 /* What this process knows of one endpoint; made on first use. */
 struct tb_peer {
     int endpoint;
+    const struct tb_route *route;
     tb_err lost;  /* why nothing can be sent any more */
     bool stalled; /* in engine->stalled: outbox or sends are not empty */
     struct tb_peer *next_stalled;

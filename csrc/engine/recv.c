@@ -303,9 +303,9 @@ void tb_pull_some(struct tb_engine *e, struct tb_req *req)
         if (req->layout)
             n = tb_layout_run(req->layout, req->buf, req->moved, req->moved + n,
                               &to);
-        tb_err err = tb_net_pull(e->net, req->peer,
-                                 req->remote_address + (uint64_t)req->moved, to,
-                                 (size_t)n, &done);
+        tb_err err = tb_route_pull(tb_net_route(e->net, req->peer),
+                                   req->remote_address + (uint64_t)req->moved,
+                                   to, (size_t)n, &done);
         req->moved += (int64_t)done;
         if (err) {
             tb_list_remove(&req->link);

@@ -26,11 +26,10 @@ tb_err tb_post_small(struct tb_engine *e, struct tb_peer *p, void *packet,
 {
     struct tb_slot slot;
     if (tb_list_empty(&p->outbox)) {
-        tb_err err =
-            tb_net_reserve(e->net, p->endpoint, TB_CONTROL, bytes, &slot);
+        tb_err err = tb_route_reserve(p->route, TB_CONTROL, bytes, &slot);
         if (TB_LIKELY(!err)) {
             memcpy(slot.data, packet, bytes);
-            tb_net_commit(e->net, p->endpoint, &slot, bytes);
+            tb_route_commit(p->route, &slot, bytes);
             return TB_OK;
         }
         if (err != TB_ERR_AGAIN)
@@ -78,8 +77,8 @@ static tb_err offer_eager(struct tb_engine *e, struct tb_peer *p,
     struct tb_slot slot;
     if (sync)
         TB_TRY(tb_req_number(req));
-    TB_TRY(tb_net_reserve(e->net, p->endpoint, TB_CONTROL,
-                          head + (size_t)req->bytes, &slot));
+    TB_TRY(tb_route_reserve(p->route, TB_CONTROL, head + (size_t)req->bytes,
+                            &slot));
     req->seq = p->seq;
     fill_envelope(e, p, slot.data, TB_PACKET_EAGER, req);
     if (sync) {
@@ -90,7 +89,7 @@ static tb_err offer_eager(struct tb_engine *e, struct tb_peer *p,
     }
     tb_req_read(req, 0, (char *)slot.data + head, req->bytes);
     p->used += tb_units(req->bytes);
-    tb_net_commit(e->net, p->endpoint, &slot, head + (size_t)req->bytes);
+    tb_route_commit(p->route, &slot, head + (size_t)req->bytes);
     if (sync)
         req->state = TB_STATE_OFFERED;
     else
@@ -103,8 +102,8 @@ static tb_err offer_rts(struct tb_engine *e, struct tb_peer *p,
 {
     struct tb_slot slot;
     TB_TRY(tb_req_number(req));
-    TB_TRY(tb_net_reserve(e->net, p->endpoint, TB_CONTROL,
-                          sizeof(struct tb_rts), &slot));
+    TB_TRY(
+        tb_route_reserve(p->route, TB_CONTROL, sizeof(struct tb_rts), &slot));
     struct tb_rts *k = slot.data;
     req->seq = p->seq;
     fill_envelope(e, p, &k->envelope, TB_PACKET_RTS, req);
@@ -113,7 +112,7 @@ static tb_err offer_rts(struct tb_engine *e, struct tb_peer *p,
     k->from = req->id;
     k->spare = 0;
     req->state = TB_STATE_OFFERED;
-    tb_net_commit(e->net, p->endpoint, &slot, sizeof *k);
+    tb_route_commit(p->route, &slot, sizeof *k);
     return TB_OK;
 }
 
@@ -133,7 +132,7 @@ static tb_err send_now(struct tb_engine *e, struct tb_peer *p,
 {
     struct tb_slot slot;
     size_t total = sizeof(struct tb_envelope) + (size_t)bytes;
-    TB_TRY(tb_net_reserve(e->net, p->endpoint, TB_CONTROL, total, &slot));
+    TB_TRY(tb_route_reserve(p->route, TB_CONTROL, total, &slot));
     struct tb_envelope *k = slot.data;
     tb_base_fill(e, p, &k->base, TB_PACKET_EAGER, p->seq++);
     k->context = a->context->name;
@@ -146,7 +145,22 @@ static tb_err send_now(struct tb_engine *e, struct tb_peer *p,
     else
         tb_layout_pack(a->layout, a->buf, 0, k + 1, bytes);
     p->used += tb_units(bytes);
-    tb_net_commit(e->net, p->endpoint, &slot, total);
+    tb_route_commit(p->route, &slot, total);
+    return TB_OK;
+}
+
+/* The request of a send that is over, and could only be cancelled yet. */
+static tb_err sent_request(struct tb_engine *e, struct tb_peer *p,
+                           int64_t bytes, struct tb_req **out)
+{
+    struct tb_req *req = tb_req_new(e, TB_REQ_SEND);
+    if (!req)
+        return TB_ERR_NO_MEM;
+    req->peer = p->endpoint;
+    req->seq = p->seq - 1;
+    req->result.bytes = bytes;
+    req->done = true;
+    *out = req;
     return TB_OK;
 }
 
@@ -194,14 +208,12 @@ tb_err tb_engine_send(struct tb_engine *e, const struct tb_send_args *a,
         return TB_ERR_NO_MEM;
     if (TB_UNLIKELY(p->lost))
         return p->lost;
-    if (TB_LIKELY(quick && a->mode != TB_SEND_SYNC &&
-                  bytes <= (int64_t)p->eager_max && tb_list_empty(&p->sends) &&
-                  fits_window(e, p, bytes))) {
+    if (TB_LIKELY(a->mode != TB_SEND_SYNC && bytes <= (int64_t)p->eager_max &&
+                  tb_list_empty(&p->sends) && fits_window(e, p, bytes))) {
         tb_err err = send_now(e, p, a, bytes);
-        if (TB_LIKELY(!err)) {
-            *out = NULL;
-            return TB_OK;
-        }
+        if (TB_LIKELY(!err))
+            return quick ? (*out = NULL, TB_OK)
+                         : sent_request(e, p, bytes, out);
         if (err != TB_ERR_AGAIN)
             return err;
     }
@@ -217,11 +229,10 @@ void tb_peer_flush(struct tb_engine *e, struct tb_peer *p)
         struct tb_parcel *parcel =
             TB_CONTAINER(p->outbox.next, struct tb_parcel, link);
         struct tb_slot slot;
-        if (tb_net_reserve(e->net, p->endpoint, TB_CONTROL, parcel->bytes,
-                           &slot))
+        if (tb_route_reserve(p->route, TB_CONTROL, parcel->bytes, &slot))
             return;
         memcpy(slot.data, parcel->packet, parcel->bytes);
-        tb_net_commit(e->net, p->endpoint, &slot, parcel->bytes);
+        tb_route_commit(p->route, &slot, parcel->bytes);
         tb_list_remove(&parcel->link);
         tb_pool_put(&e->parcels, parcel);
     }
@@ -251,8 +262,8 @@ bool tb_stream_push(struct tb_engine *e, struct tb_req *req)
         int64_t n = req->expect - req->moved;
         int64_t most = (int64_t)(p->packet_max - sizeof(struct tb_data));
         n = TB_MIN(n, most);
-        if (tb_net_reserve(e->net, p->endpoint, TB_BULK,
-                           sizeof(struct tb_data) + (size_t)n, &slot))
+        if (tb_route_reserve(p->route, TB_BULK,
+                             sizeof(struct tb_data) + (size_t)n, &slot))
             return moved;
         struct tb_data *k = slot.data;
         tb_base_fill(e, p, &k->base, TB_PACKET_DATA, 0);
@@ -261,7 +272,7 @@ bool tb_stream_push(struct tb_engine *e, struct tb_req *req)
         k->offset = (uint64_t)req->moved;
         tb_req_read(req, req->moved, k + 1, n);
         req->moved += n;
-        tb_net_commit(e->net, p->endpoint, &slot, sizeof *k + (size_t)n);
+        tb_route_commit(p->route, &slot, sizeof *k + (size_t)n);
         moved = true;
     }
     tb_list_remove(&req->link);

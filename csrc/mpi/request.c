@@ -157,56 +157,80 @@ static void set_error(MPI_Status *status, int code)
         status->MPI_ERROR = code;
 }
 
+static tb_err check_array(int n, const MPI_Request handles[])
+{
+    if (n && !handles)
+        return tb_fail(TB_ERR_ARG, "array_of_requests must not be NULL");
+    return TB_OK;
+}
+
 static tb_err check_all(int n, const MPI_Request handles[])
 {
     struct tb_req *req;
-    if (n && !handles)
-        return tb_fail(TB_ERR_ARG, "array_of_requests must not be NULL");
+    TB_TRY(check_array(n, handles));
     for (int i = 0; i < n; i++)
         if (handles[i] != MPI_REQUEST_NULL)
             TB_TRY(tb_req_get(handles[i], &req));
     return TB_OK;
 }
 
-/*
- * Ends those requests of an array that are done. With one failure or more the
- * answer is IN_STATUS, and then each status has its own code: PENDING for those
- * that are neither done nor failed.
- */
-static tb_err end_done(int n, MPI_Request handles[], MPI_Status statuses[])
+/* Arrays are worked on in pieces, so that each handle is looked up once. */
+enum { BATCH = 64 };
+
+static tb_err find_batch(int n, const MPI_Request handles[],
+                         struct tb_req *reqs[])
 {
-    bool failed = false;
-    for (int i = 0; i < n; i++) {
-        MPI_Status *s = status_at(statuses, i);
-        struct tb_req *req;
-        TB_TRY(find(handles[i], &req));
-        tb_err err = TB_OK;
-        if (!req)
-            tb_status_empty(s);
-        else
-            err = req->done ? end(&handles[i], req, s) : TB_ERR_PENDING;
-        failed |= err && err != TB_ERR_PENDING;
-        set_error(s, tb_errh_code(err));
-    }
-    return failed ? TB_ERR_IN_STATUS : TB_OK;
+    for (int i = 0; i < n; i++)
+        TB_TRY(find(handles[i], &reqs[i]));
+    return TB_OK;
+}
+
+/* The ends of all requests of an array, which are done. Error codes go into the
+ * statuses only when there is a failure, and then into all of them. */
+struct endings {
+    MPI_Request *handles;
+    MPI_Status *statuses;
+    bool failed;
+};
+
+static void end_next(struct endings *e, int i, struct tb_req *req)
+{
+    MPI_Status *s = status_at(e->statuses, i);
+    tb_err err = TB_OK;
+    if (req)
+        err = end(&e->handles[i], req, s);
+    else
+        tb_status_empty(s);
+    if (TB_LIKELY(!err && !e->failed))
+        return;
+    for (int k = 0; !e->failed && k < i; k++)
+        set_error(status_at(e->statuses, k), MPI_SUCCESS);
+    e->failed = true;
+    set_error(s, tb_errh_code(err));
 }
 
 tb_err tb_waitall(int count, MPI_Request array_of_requests[],
                   MPI_Status array_of_statuses[])
 {
-    TB_TRY(check_all(count, array_of_requests));
-    for (int i = 0; i < count; i++) {
-        struct tb_req *req;
-        TB_TRY(find(array_of_requests[i], &req));
-        if (!req)
-            continue;
-        tb_err err = tb_engine_wait(tb_world.engine, req);
-        if (TB_UNLIKELY(err)) {
-            tb_errh_blame(req->comm);
-            return err;
+    struct endings e = {array_of_requests, array_of_statuses, false};
+    struct tb_req *reqs[BATCH];
+    TB_TRY(check_array(count, array_of_requests));
+    for (int at = 0; at < count; at += BATCH) {
+        int n = TB_MIN(count - at, BATCH);
+        TB_TRY(find_batch(n, array_of_requests + at, reqs));
+        for (int i = 0; i < n; i++) {
+            tb_err err = TB_OK;
+            if (reqs[i] && !reqs[i]->done)
+                err = tb_engine_wait(tb_world.engine, reqs[i]);
+            if (TB_UNLIKELY(err)) {
+                tb_errh_blame(reqs[i]->comm);
+                return err;
+            }
         }
+        for (int i = 0; i < n; i++)
+            end_next(&e, at + i, reqs[i]);
     }
-    return end_done(count, array_of_requests, array_of_statuses);
+    return e.failed ? TB_ERR_IN_STATUS : TB_OK;
 }
 
 static tb_err all_done(int n, const MPI_Request handles[], bool *done)
@@ -230,7 +254,13 @@ tb_err tb_testall(int count, MPI_Request array_of_requests[], int *flag,
     TB_TRY(check_all(count, array_of_requests));
     TB_TRY(all_done(count, array_of_requests, &done));
     *flag = done;
-    return done ? end_done(count, array_of_requests, array_of_statuses) : TB_OK;
+    struct endings e = {array_of_requests, array_of_statuses, false};
+    for (int i = 0; done && i < count; i++) {
+        struct tb_req *req;
+        TB_TRY(find(array_of_requests[i], &req));
+        end_next(&e, i, req);
+    }
+    return e.failed ? TB_ERR_IN_STATUS : TB_OK;
 }
 
 /* -------------------------------------------------------------------- any */
@@ -325,8 +355,12 @@ static tb_err end_some(const struct search *s, MPI_Request handles[],
         if (!req || !req->done)
             continue;
         tb_err err = end(&handles[i], req, status_at(statuses, n));
+        if (TB_UNLIKELY(err) && !failed)
+            for (int k = 0; k < n; k++)
+                set_error(status_at(statuses, k), MPI_SUCCESS);
         failed |= err != TB_OK;
-        set_error(status_at(statuses, n), tb_errh_code(err));
+        if (TB_UNLIKELY(failed))
+            set_error(status_at(statuses, n), tb_errh_code(err));
         indices[n++] = i;
     }
     *outcount = n;

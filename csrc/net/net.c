@@ -23,21 +23,13 @@ static const struct tb_transport *const transports[] = {
 #define POLLS_PER_CHECK (1u << 18)
 #define SPIN_NS 10000000 /* a wake-up costs some 50 us: at most 1 in 200 */
 
-/* The next hop towards an endpoint. */
-struct way {
-    const struct tb_transport *by;
-    struct tb_link *link;
-    struct tb_limits limits;
-    int neighbour; /* the endpoint itself, or one that passes packets on */
-};
-
 struct tb_net {
     const struct tb_config *config;
     struct tb_net_sink up;
     struct tb_boot *boot;
     struct tb_sink sink; /* what the transports call */
     int self, endpoints;
-    struct way *ways; /* by endpoint */
+    struct tb_route *ways; /* by endpoint */
     struct tb_port *ports[TRANSPORTS];
     struct tb_machine machine;
     struct tb_segment_plan plan;
@@ -114,7 +106,7 @@ static tb_err open_ports(struct tb_net *net)
 
 static tb_err find_way(struct tb_net *net, int endpoint)
 {
-    struct way *way = &net->ways[endpoint];
+    struct tb_route *way = &net->ways[endpoint];
 
     for (size_t i = 0; i < TRANSPORTS; i++) {
         tb_err err = TB_ERR_NOTSUP;
@@ -244,33 +236,9 @@ bool tb_net_crowded(const struct tb_net *net)
 
 /* ----------------------------------------------------------------- packets */
 
-tb_err tb_net_reserve(struct tb_net *net, int dest, enum tb_channel ch,
-                      size_t max, struct tb_slot *out)
+const struct tb_route *tb_net_route(const struct tb_net *net, int endpoint)
 {
-    const struct way *way = &net->ways[dest];
-
-    return way->by->reserve(way->link, ch, max, out);
-}
-
-void tb_net_commit(struct tb_net *net, int dest, const struct tb_slot *slot,
-                   size_t bytes)
-{
-    const struct way *way = &net->ways[dest];
-
-    way->by->commit(way->link, slot, bytes);
-}
-
-const struct tb_limits *tb_net_limits(struct tb_net *net, int dest)
-{
-    return &net->ways[dest].limits;
-}
-
-tb_err tb_net_pull(struct tb_net *net, int origin, uint64_t remote, void *local,
-                   size_t bytes, size_t *done)
-{
-    const struct way *way = &net->ways[origin];
-
-    return way->by->pull(way->link, remote, local, bytes, done);
+    return &net->ways[endpoint];
 }
 
 /* Do the others live? Who calls Test in a loop never idles, so every so many

@@ -101,15 +101,38 @@ void *tb_net_commons(struct tb_net *net, size_t *bytes);
 /* Endpoints of this machine in ascending order; *n of them. */
 const int *tb_net_local(const struct tb_net *net, int *n);
 
-/* As in the transport contract, by endpoint; packet_max etc. by tb_net_limits.
- * The caller writes struct tb_hop itself. */
-tb_err tb_net_reserve(struct tb_net *net, int dest, enum tb_channel ch,
-                      size_t max, struct tb_slot *out);
-void tb_net_commit(struct tb_net *net, int dest, const struct tb_slot *slot,
-                   size_t bytes);
-const struct tb_limits *tb_net_limits(struct tb_net *net, int dest);
-tb_err tb_net_pull(struct tb_net *net, int origin, uint64_t remote, void *local,
-                   size_t bytes, size_t *done);
+/*
+ * The route to an endpoint: the link to the next hop, and who carries. Stays
+ * where it is for the net's life; what it says may change with the routes.
+ * Sending goes by the transport's contract; the caller writes struct tb_hop
+ * itself.
+ */
+struct tb_route {
+    const struct tb_transport *by;
+    struct tb_link *link;
+    struct tb_limits limits;
+    int neighbour; /* the endpoint itself, or one that passes packets on */
+};
+const struct tb_route *tb_net_route(const struct tb_net *net, int endpoint);
+
+static inline tb_err tb_route_reserve(const struct tb_route *w,
+                                      enum tb_channel ch, size_t max,
+                                      struct tb_slot *out)
+{
+    return w->by->reserve(w->link, ch, max, out);
+}
+
+static inline void tb_route_commit(const struct tb_route *w,
+                                   const struct tb_slot *slot, size_t bytes)
+{
+    w->by->commit(w->link, slot, bytes);
+}
+
+static inline tb_err tb_route_pull(const struct tb_route *w, uint64_t remote,
+                                   void *local, size_t bytes, size_t *done)
+{
+    return w->by->pull(w->link, remote, local, bytes, done);
+}
 
 /* Delivers what has arrived on all transports; returns how many packets. */
 int tb_net_poll(struct tb_net *net);

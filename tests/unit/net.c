@@ -82,11 +82,12 @@ static void rank_fini(struct rank *r)
 static void send_to(struct rank *r, int dest, uint32_t number)
 {
     size_t bytes = offsetof(struct packet, body) + number % 200;
+    const struct tb_route *way = tb_net_route(r->net, dest);
     struct tb_slot slot;
     struct packet *p;
     tb_err err;
 
-    while ((err = tb_net_reserve(r->net, dest, TB_CONTROL, bytes, &slot)) ==
+    while ((err = tb_route_reserve(way, TB_CONTROL, bytes, &slot)) ==
            TB_ERR_AGAIN)
         tb_net_poll(r->net);
     CHECK_EQ(err, TB_OK);
@@ -94,7 +95,7 @@ static void send_to(struct rank *r, int dest, uint32_t number)
     p->hop.dest = (uint16_t)dest;
     p->hop.origin = (uint16_t)tb_net_self(r->net);
     p->number = number;
-    tb_net_commit(r->net, dest, &slot, bytes);
+    tb_route_commit(way, &slot, bytes);
 }
 
 /* Polls and idles until `n` packets have come. */
