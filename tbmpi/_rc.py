@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""What can be chosen before the first use of MPI, under mpi4py's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Rc:
+    """Options; ``tbmpi.rc(initialize=False)`` or ``tbmpi.rc.errors = "fatal"``.
+
+    They are read when MPI is first used, so set them right after ``import tbmpi``.
+
+    Attributes:
+        initialize: call MPI_Init_thread at the first use (True).
+        threads: ask for thread support at all (True).
+        thread_level: ``"single"``, ``"funneled"``, ``"serialized"`` or
+            ``"multiple"`` (the default).
+        finalize: call MPI_Finalize when the interpreter ends; None means "if it
+            was tbmpi that initialized".
+        errors: ``"exception"`` (errors raise MPI.Exception), ``"default"`` (the
+            library's), ``"abort"`` or ``"fatal"``.
+        abort: end the whole job when a rank ends by an uncaught exception or
+            with an exit code other than 0 (True). mpi4py does so only under
+            ``python -m mpi4py``.
+        recv_mprobe: receive objects with matched probes (True), which is safe
+            with threads; False probes and then receives.
+        irecv_bufsz: bytes that ``irecv`` of an object reserves (32768).
+        fast_reduce: taken for the sake of mpi4py programs; object reductions
+            always fold in rank order.
+    """
+
+    initialize: bool = True
+    threads: bool = True
+    thread_level: str = "multiple"
+    finalize: bool | None = None
+    errors: str = "exception"
+    abort: bool = True
+    recv_mprobe: bool = True
+    irecv_bufsz: int = 32768
+    fast_reduce: bool = True
+
+    def __init__(self, **options: Any) -> None:
+        self(**options)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in Rc.__annotations__:
+            known = ", ".join(Rc.__annotations__)
+            raise TypeError(f"tbmpi.rc has no option {name!r}; there are {known}")
+        super().__setattr__(name, value)
+
+    def __call__(self, **options: Any) -> None:
+        """Sets several options at once."""
+        for name, value in options.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        values = (f"{name}={getattr(self, name)!r}" for name in Rc.__annotations__)
+        return f"<tbmpi.rc {', '.join(values)}>"
+
+
+rc = Rc()
