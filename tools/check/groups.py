@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""The groups of tests, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import lint
+import native
+import oracle
+import packages
+import python
+import suites
+from report import Outcome
+from run import Runner
+
+ALL = ("test", "full")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some tests that share a line.
+
+    `minutes` is the most that they may take, `longer` the factor in the full set.
+    """
+
+    name: str
+    about: str
+    run: Callable[[Runner], Outcome]
+    minutes: float
+    sets: tuple[str, ...] = ALL
+    longer: float = 1
+
+
+GROUPS = (
+    Group(
+        "lint",
+        "formatters, linters, layers, generated files",
+        lint.lint,
+        2,
+        ("lint", *ALL),
+    ),
+    Group("units", "C unit tests and the transport suite", native.units, 5),
+    Group("smoke", "C programs on 1 to 5 ranks", native.smoke, 4),
+    Group("abi", "the surface against the standard ABI", python.abi, 2),
+    Group("launcher", "tbmpirun", python.launcher, 4),
+    Group(
+        "commands",
+        "other commands; start and end of Python programs",
+        python.commands,
+        4,
+    ),
+    Group("mpi", "the Python API on 1 to 4 ranks", python.mpi, 4),
+    Group("examples", "every example checks itself", python.examples, 3),
+    Group("faults", "ranks killed at random moments", python.faults, 3, longer=8),
+    Group("hpl", "HPL on 2 x 2 ranks", suites.hpl_quick, 4),
+    Group("mpich", "MPICH's test suite", suites.mpich, 5, longer=24),
+    Group("wheel", "the wheel, alone and beside MPICH", packages.wheel, 5),
+    Group("macos", "cross-compiled for a Mac, not run", packages.macos, 4),
+    Group("oracle", "the Python API on MPICH's library", oracle.oracle, 8, ("full",)),
+    Group(
+        "sanitizers",
+        "units and smoke with ASan, UBSan, TSan",
+        native.sanitizers,
+        40,
+        ("full",),
+    ),
+    Group("hpl-matrix", "HPL's variants, digits as MPICH's", suites.hpl, 40, ("full",)),
+    Group("hpcc", "the whole HPC Challenge", suites.hpcc, 20, ("full",)),
+)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""The C side: unit tests, the transport suite, the smoke suite, sanitizers."""
+
+from __future__ import annotations
+
+import os
+import re
+import xml.etree.ElementTree as xml
+from collections.abc import Iterator
+from pathlib import Path
+
+from report import Outcome, Trouble, one
+from run import ROOT, Runner, ours, tool
+
+SMOKE_LIMIT = 60.0  # seconds a program
+SANITIZERS = {"asan": "address,undefined", "tsan": "thread"}
+SANITIZED_SLOWER = 4.0
+# A finding ends the program with a code of its own, so that it is not missed.
+SANITIZER_ENV = {
+    "ASAN_OPTIONS": "detect_leaks=0:exitcode=97",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1:exitcode=97",
+}
+
+
+def build(runner: Runner, folder: Path, *settings: str) -> None:
+    """Builds the library and the C tests in `folder`."""
+    cmake = tool("cmake", "install it: pip install cmake")
+    flags = ("-DTBMPI_TESTS=ON", "-DTBMPI_PYTHON=OFF", *settings)
+    runner.must(cmake, "-S", ROOT, "-B", folder, *flags)
+    runner.must(cmake, "--build", folder, "--parallel", str(os.cpu_count() or 2))
+
+
+def units(runner: Runner) -> Outcome:
+    """Unit tests and the transport suite, one test a program."""
+    folder = ROOT / "build" / "test"
+    build(runner, folder)
+    return ctest(runner, folder)
+
+
+def ctest(runner: Runner, folder: Path) -> Outcome:
+    """Runs what CMake knows as tests."""
+    result = folder / "ctest.xml"
+    result.unlink(missing_ok=True)
+    words = ("--output-on-failure", "--timeout", "300", "--output-junit", result)
+    done = runner.run(
+        tool("ctest", "install it: pip install cmake"),
+        "--test-dir",
+        folder,
+        *words,
+        env=SANITIZER_ENV,
+    )
+    if not result.exists():
+        raise Trouble(f"ctest gave no result: {done.why()}")
+    outcome = junit(result)
+    if not outcome.passed + outcome.failed:
+        raise Trouble("ctest found no tests")
+    return outcome
+
+
+def junit(path: Path) -> Outcome:
+    """Reads a result in JUnit's form, as ctest and pytest write it."""
+    total = Outcome()
+    for case in xml.parse(path).iter("testcase"):
+        name = case.get("name", "?")
+        bad = (
+            case.find("failure")
+            if case.find("failure") is not None
+            else case.find("error")
+        )
+        if bad is not None or case.get("status") == "fail":
+            message = (bad.get("message") or "" if bad is not None else "").split("\n")[
+                0
+            ]
+            total += Outcome(failed=1, reasons=[f"{name}: {message[:160]}"])
+        elif case.find("skipped") is not None:
+            total += Outcome(skipped=1)
+        else:
+            total += Outcome(passed=1)
+    return total
+
+
+# ------------------------------------------------------------------ smoke suite
+
+
+def smoke_programs() -> Iterator[tuple[Path, list[int]]]:
+    """The programs of tests/smoke, and on how many ranks each one runs."""
+    for path in sorted((ROOT / "tests/smoke").glob("*.c")):
+        found = re.search(r"ranks: ([\d ]+)", path.read_text(encoding="utf-8"))
+        if not found:
+            raise Trouble(
+                f"{path.name} does not say its rank counts: /* ranks: 1 2 4 */"
+            )
+        yield path, [int(count) for count in found[1].split()]
+
+
+def smoke(runner: Runner) -> Outcome:
+    """One test a program and number of ranks."""
+    return run_smoke(runner, [ours("tbmpicc"), "-O2"], SMOKE_LIMIT)
+
+
+def run_smoke(runner: Runner, compiler: list[str | Path], limit: float) -> Outcome:
+    """Compiles the smoke suite and runs it under tbmpirun."""
+    total = Outcome()
+    flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread")
+    for source, counts in smoke_programs():
+        program = runner.folder / source.stem
+        built = runner.run(*compiler, *flags, source, "-o", program, "-lm")
+        if not built.good:
+            total += one(False, f"{source.name} does not compile: {built.why()}")
+            continue
+        for ranks in counts:
+            words = (ours("tbmpirun"), "--timeout", str(limit), "-n", str(ranks))
+            done = runner.run(*words, program, limit=limit + 10, env=SANITIZER_ENV)
+            # Its own complaint comes first, the launcher's last.
+            said = done.output.strip().splitlines()[:1] or [done.why()]
+            total += one(done.good, f"{source.stem} on {ranks}: {said[0]}")
+    return total
+
+
+# ------------------------------------------------------------------- sanitizers
+
+
+def sanitizers(runner: Runner) -> Outcome:
+    """Units, transport and smoke suite with ASan and UBSan, then with TSan."""
+    total = Outcome()
+    for name, kinds in SANITIZERS.items():
+        folder = ROOT / "build" / name
+        build(runner, folder, f"-DTBMPI_SANITIZE={kinds}", "-DCMAKE_BUILD_TYPE=Debug")
+        total += ctest(runner, folder)
+        library = next(folder.glob("libmpi_abi*"), None)
+        if library is None:
+            raise Trouble(f"no library in {folder}")
+        compiler: list[str | Path] = [
+            *("cc", "-g", "-O1", f"-fsanitize={kinds}", "-I", ROOT / "csrc/include"),
+            *(library, f"-Wl,-rpath,{folder}"),
+        ]
+        total += run_smoke(runner, compiler, SANITIZED_SLOWER * SMOKE_LIMIT)
+    return total

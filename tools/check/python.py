@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""The Python side: pytest, on one process or under tbmpirun."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from native import junit
+from report import Outcome, Trouble
+from run import ROOT, Runner, ours
+
+QUIET = ("-q", "-p", "no:cacheprovider")
+# A rank that hangs in MPI is deaf to signals, so a thread ends it.
+LIMITED = ("--timeout", "60", "--timeout-method", "thread")
+MPI_TESTS = "tests/python/mpi"
+RANKS = (1, 2, 3, 4)
+COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
+
+
+def run_pytest(
+    runner: Runner, *paths: str, env: dict[str, str] | None = None
+) -> Outcome:
+    """Runs test files; MPI's own need tbmpirun and are left out."""
+    result = runner.folder / "pytest.xml"
+    result.unlink(missing_ok=True)
+    words = ("-m", "pytest", *QUIET, "-m", "not mpi")
+    done = runner.python(*words, f"--junitxml={result}", *paths, env=env)
+    if not result.exists():
+        raise Trouble(f"pytest gave no result: {done.why()}")
+    outcome = junit(result)
+    if not done.good and not outcome.failed:
+        raise Trouble(f"pytest failed: {done.why()}")
+    return outcome
+
+
+def abi(runner: Runner) -> Outcome:
+    """The surface against another implementation's header."""
+    return run_pytest(runner, "tests/python/test_abi.py")
+
+
+def launcher(runner: Runner) -> Outcome:
+    """tbmpirun."""
+    return run_pytest(runner, "tests/python/launch")
+
+
+def commands(runner: Runner) -> Outcome:
+    """The other commands, and how Python programs start and end."""
+    names = ("bench", "hpl", "conformance", "test_life.py")
+    paths = [f"tests/python/{name}" for name in names]
+    return run_pytest(runner, *(path for path in paths if (ROOT / path).exists()))
+
+
+def examples(runner: Runner) -> Outcome:
+    """Every example, on 1 to 4 ranks."""
+    return run_pytest(runner, "tests/python/test_examples.py")
+
+
+def faults(runner: Runner) -> Outcome:
+    """Ranks killed at random moments."""
+    runs = "200" if runner.full else "20"
+    env = {"TBMPI_FAULT_RUNS": runs}
+    return run_pytest(runner, "tests/python/test_faults.py", env=env)
+
+
+def mpi(runner: Runner) -> Outcome:
+    """The Python API on several ranks; a test counts once for each number of them."""
+    return on_ranks(runner, [ours("tbmpirun"), "-n"], {})
+
+
+def on_ranks(runner: Runner, launch: list[object], env: dict[str, str]) -> Outcome:
+    """tests/python/mpi under a launcher."""
+    total = Outcome()
+    pytest = (sys.executable, "-m", "pytest", *QUIET, *LIMITED)
+    words = [*pytest, "-x", "--only-mpi", MPI_TESTS]
+    for ranks in RANKS:
+        command = [*map(str, launch), str(ranks), *words]
+        done = runner.run(*command, limit=300, env=env)
+        total += _worst(done.output, ranks, done.good)
+    return total
+
+
+def _worst(output: str, ranks: int, good: bool) -> Outcome:
+    """All ranks say what they counted; the one with most failures counts."""
+    found = []
+    for line in output.splitlines():
+        if not re.search(r" in [\d.]+s", line):
+            continue
+        counts = {name.rstrip("s"): int(number) for number, name in COUNT.findall(line)}
+        bad = counts.get("failed", 0) + counts.get("error", 0)
+        found.append(Outcome(counts.get("passed", 0), bad, counts.get("skipped", 0)))
+    worst = max(found, key=lambda outcome: outcome.failed, default=Outcome())
+    if not good and not worst.failed:
+        worst.failed = 1
+    if worst.failed:
+        lines = [
+            text
+            for text in output.splitlines()
+            if re.match(r"FAILED|E  |tbmpirun", text)
+        ]
+        why = lines[-1] if lines else "no result"
+        worst.reasons = [f"on {ranks} ranks: {why}"]
+    return worst

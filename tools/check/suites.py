@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""Other projects' programs: HPL, MPICH's test suite, HPCC."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from report import Outcome, Trouble, one
+from run import ROOT, Runner, ours
+
+SHARDS = 12
+RUNNER = "tests/conformance/run.py"
+
+
+def hpl_quick(runner: Runner) -> Outcome:
+    """HPL on 2 x 2 ranks, its residual checked."""
+    size = ("--n", "2000", "--grid", "2x2", "--yes", "--dir", runner.folder)
+    done = runner.run(ours("tbmpi"), "hpl", *size)
+    result = runner.folder / "result.json"
+    if not done.good or not result.exists():
+        return one(False, f"tbmpi hpl: {done.why()}")
+    return one(json.loads(result.read_text())["passed"], "HPL's residual is too large")
+
+
+def shard() -> int:
+    """Which of the 12 parts of MPICH's suite is due: by what is committed."""
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, capture_output=True, text=True
+    )
+    tree = found.stdout.strip()
+    return int(tree, 16) % SHARDS + 1 if found.returncode == 0 else 1
+
+
+def mpich(runner: Runner) -> Outcome:
+    """One of 12 parts of MPICH's suite; all of it in the full set."""
+    part = () if runner.full else ("--shard", f"{shard()}/{SHARDS}")
+    if part:
+        print(f"{'':12} MPICH's suite, part {part[1]}", flush=True)
+    return _suite(runner, "mpich", "-j", str(os.cpu_count() or 2), *part)
+
+
+def hpl(runner: Runner) -> Outcome:
+    """HPL on four grids with all broadcasts, digits equal to MPICH's."""
+    return _suite(runner, "hpl")
+
+
+def hpcc(runner: Runner) -> Outcome:
+    """The whole HPC Challenge."""
+    return _suite(runner, "hpcc")
+
+
+def _suite(runner: Runner, name: str, *words: str | Path) -> Outcome:
+    done = runner.python(RUNNER, name, *words)
+    line = re.compile(rf"^{name}: (\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
+    found = [match for text in done.output.splitlines() if (match := line.match(text))]
+    if not found:
+        raise Trouble(f"{RUNNER} {name}: {done.why()}")
+    passed, failed, skipped = (int(number or 0) for number in found[-1].groups())
+    outcome = Outcome(passed, failed, skipped)
+    if not done.good:
+        outcome.failed = max(failed, 1)
+        _, _, complaints = done.output.partition(f"{name}: result in ")
+        lines = complaints.splitlines()[1:]
+        outcome.reasons = [text for text in lines if not line.match(text)]
+    return outcome
