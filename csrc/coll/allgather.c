@@ -76,8 +76,8 @@ void tb_build_allgather_bruck(struct tb_sched *s, const struct tb_call *c)
     struct tb_team t = tb_team_of(c->comm, 0);
     int n = t.size;
     void *packed = tb_sched_bytes(s, leading(c, n));
-    struct tb_part own = c->in_place ? tb_block(&c->recv, t.rank)
-                                     : tb_block(&c->send, 0);
+    struct tb_part own =
+        c->in_place ? tb_block(&c->recv, t.rank) : tb_block(&c->send, 0);
     tb_sched_copy(s, own, slice(packed, 0, leading(c, 1)));
     copy_own(s, c);
     for (int64_t far = 1; far < n; far *= 2) {
@@ -106,8 +106,8 @@ void tb_build_allgather_spread(struct tb_sched *s, const struct tb_call *c)
 {
     bool inter = c->comm->remote;
     struct tb_team t = inter ? tb_team_remote(c->comm) : tb_team_of(c->comm, 0);
-    struct tb_part own = c->in_place ? tb_block(&c->recv, t.rank)
-                                     : tb_block(&c->send, 0);
+    struct tb_part own =
+        c->in_place ? tb_block(&c->recv, t.rank) : tb_block(&c->send, 0);
     int n = t.size, me = c->comm->rank % n;
     if (!inter)
         copy_own(s, c);

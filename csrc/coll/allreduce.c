@@ -36,8 +36,8 @@ static void combine(struct tb_sched *s, struct pair *p, int rank, int peer,
 
 /* The ranks above a power of two: each hands its contribution to the rank
  * before it, and gets the result in the end. */
-static void fold(struct tb_sched *s, const struct tb_halves *h,
-                 struct pair *p, int64_t count)
+static void fold(struct tb_sched *s, const struct tb_halves *h, struct pair *p,
+                 int64_t count)
 {
     int rank = h->t->rank;
     if (h->id < 0) {
@@ -110,8 +110,7 @@ void tb_build_allreduce_halving(struct tb_sched *s, const struct tb_call *c)
 /* Block i travels from rank i round to rank i - 1; each rank on the way adds
  * its own contribution. It is received where it can stay, if possible. */
 static void ring_reduce(struct tb_sched *s, const struct tb_team *t,
-                        const struct tb_blocks *in,
-                        const struct tb_blocks *out)
+                        const struct tb_blocks *in, const struct tb_blocks *out)
 {
     int n = t->size, at = t->rank;
     void *arrived[2] = {tb_sched_elements(s, s->type->layout, in->count),

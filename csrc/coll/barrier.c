@@ -8,8 +8,7 @@
  */
 #include "coll/build.h"
 
-void tb_build_barrier_dissemination(struct tb_sched *s,
-                                    const struct tb_call *c)
+void tb_build_barrier_dissemination(struct tb_sched *s, const struct tb_call *c)
 {
     struct tb_team t = tb_team_of(c->comm, 0);
     for (int64_t far = 1; far < t.size; far *= 2) {

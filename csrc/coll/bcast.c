@@ -90,9 +90,8 @@ void tb_build_bcast_chain(struct tb_sched *s, const struct tb_call *c)
     struct tb_part stream = stream_begin(s, &t, what), last = tb_bytes(NULL, 0);
     bool has_next = t.rank + 1 < t.size;
     for (int64_t at = 0; at < stream.count; at += CHAIN_PIECE) {
-        struct tb_part piece =
-            tb_bytes(tb_at(stream.buf, at),
-                     TB_MIN(CHAIN_PIECE, stream.count - at));
+        struct tb_part piece = tb_bytes(tb_at(stream.buf, at),
+                                        TB_MIN(CHAIN_PIECE, stream.count - at));
         if (t.rank)
             tb_sched_recv(s, &t, t.rank - 1, piece);
         if (has_next)

@@ -13,28 +13,28 @@
 #include "mpi/api.h"
 #include "mpi/objects.h"
 
-#define TB_COLLS(X)                                                            \
-    X(BARRIER, "Barrier", "barrier")                                           \
-    X(BCAST, "Bcast", "bcast")                                                 \
-    X(GATHER, "Gather", "gather")                                              \
-    X(GATHERV, "Gatherv", "gatherv")                                           \
-    X(SCATTER, "Scatter", "scatter")                                           \
-    X(SCATTERV, "Scatterv", "scatterv")                                        \
-    X(ALLGATHER, "Allgather", "allgather")                                     \
-    X(ALLGATHERV, "Allgatherv", "allgatherv")                                  \
-    X(ALLTOALL, "Alltoall", "alltoall")                                        \
-    X(ALLTOALLV, "Alltoallv", "alltoallv")                                     \
-    X(ALLTOALLW, "Alltoallw", "alltoallw")                                     \
-    X(REDUCE, "Reduce", "reduce")                                              \
-    X(ALLREDUCE, "Allreduce", "allreduce")                                     \
-    X(REDUCE_SCATTER_BLOCK, "Reduce_scatter_block", "reduce_scatter_block")    \
-    X(REDUCE_SCATTER, "Reduce_scatter", "reduce_scatter")                      \
-    X(SCAN, "Scan", "scan")                                                    \
-    X(EXSCAN, "Exscan", "exscan")                                              \
-    X(NEIGHBOR_ALLGATHER, "Neighbor_allgather", "neighbor_allgather")          \
-    X(NEIGHBOR_ALLGATHERV, "Neighbor_allgatherv", "neighbor_allgatherv")       \
-    X(NEIGHBOR_ALLTOALL, "Neighbor_alltoall", "neighbor_alltoall")             \
-    X(NEIGHBOR_ALLTOALLV, "Neighbor_alltoallv", "neighbor_alltoallv")          \
+#define TB_COLLS(X)                                                         \
+    X(BARRIER, "Barrier", "barrier")                                        \
+    X(BCAST, "Bcast", "bcast")                                              \
+    X(GATHER, "Gather", "gather")                                           \
+    X(GATHERV, "Gatherv", "gatherv")                                        \
+    X(SCATTER, "Scatter", "scatter")                                        \
+    X(SCATTERV, "Scatterv", "scatterv")                                     \
+    X(ALLGATHER, "Allgather", "allgather")                                  \
+    X(ALLGATHERV, "Allgatherv", "allgatherv")                               \
+    X(ALLTOALL, "Alltoall", "alltoall")                                     \
+    X(ALLTOALLV, "Alltoallv", "alltoallv")                                  \
+    X(ALLTOALLW, "Alltoallw", "alltoallw")                                  \
+    X(REDUCE, "Reduce", "reduce")                                           \
+    X(ALLREDUCE, "Allreduce", "allreduce")                                  \
+    X(REDUCE_SCATTER_BLOCK, "Reduce_scatter_block", "reduce_scatter_block") \
+    X(REDUCE_SCATTER, "Reduce_scatter", "reduce_scatter")                   \
+    X(SCAN, "Scan", "scan")                                                 \
+    X(EXSCAN, "Exscan", "exscan")                                           \
+    X(NEIGHBOR_ALLGATHER, "Neighbor_allgather", "neighbor_allgather")       \
+    X(NEIGHBOR_ALLGATHERV, "Neighbor_allgatherv", "neighbor_allgatherv")    \
+    X(NEIGHBOR_ALLTOALL, "Neighbor_alltoall", "neighbor_alltoall")          \
+    X(NEIGHBOR_ALLTOALLV, "Neighbor_alltoallv", "neighbor_alltoallv")       \
     X(NEIGHBOR_ALLTOALLW, "Neighbor_alltoallw", "neighbor_alltoallw")
 
 enum tb_coll_kind {

@@ -9,26 +9,26 @@
 
 /* tb_x, tb_ix and tb_x_init for one call; `what` lists the fields of struct
  * tb_call, the rest are the parameters they are made of. */
-#define FORMS(name, KIND, what, ...)                                           \
-    tb_err tb_##name(__VA_ARGS__)                                              \
-    {                                                                          \
-        struct tb_call call = {                                                \
-            .kind = TB_COLL_##KIND, .comm = comm, UNPACK what};                \
-        return tb_coll_run(&call);                                             \
-    }                                                                          \
-    tb_err tb_i##name(__VA_ARGS__, struct tb_req **request)                    \
-    {                                                                          \
-        struct tb_call call = {                                                \
-            .kind = TB_COLL_##KIND, .comm = comm, UNPACK what};                \
-        return tb_coll_begin(&call, request);                                  \
-    }                                                                          \
-    tb_err tb_##name##_init(__VA_ARGS__, struct tb_info *info,                 \
-                            struct tb_req **request)                           \
-    {                                                                          \
-        struct tb_call call = {                                                \
-            .kind = TB_COLL_##KIND, .comm = comm, UNPACK what};                \
-        (void)info;                                                            \
-        return tb_coll_prepare(&call, request);                                \
+#define FORMS(name, KIND, what, ...)                            \
+    tb_err tb_##name(__VA_ARGS__)                               \
+    {                                                           \
+        struct tb_call call = {                                 \
+            .kind = TB_COLL_##KIND, .comm = comm, UNPACK what}; \
+        return tb_coll_run(&call);                              \
+    }                                                           \
+    tb_err tb_i##name(__VA_ARGS__, struct tb_req **request)     \
+    {                                                           \
+        struct tb_call call = {                                 \
+            .kind = TB_COLL_##KIND, .comm = comm, UNPACK what}; \
+        return tb_coll_begin(&call, request);                   \
+    }                                                           \
+    tb_err tb_##name##_init(__VA_ARGS__, struct tb_info *info,  \
+                            struct tb_req **request)            \
+    {                                                           \
+        struct tb_call call = {                                 \
+            .kind = TB_COLL_##KIND, .comm = comm, UNPACK what}; \
+        (void)info;                                             \
+        return tb_coll_prepare(&call, request);                 \
     }
 
 /* A type that means nothing at this rank is NULL. */
@@ -102,10 +102,9 @@ FORMS(scatter, SCATTER,
 FORMS(scatterv, SCATTERV,
       (.send = varying(sendbuf, sendcounts, displs, sendtype),
        .recv = equal(recvbuf, recvcount, recvtype), .root = root),
-      const void *sendbuf, struct tb_counts sendcounts,
-      struct tb_counts displs, struct tb_type *sendtype, void *recvbuf,
-      MPI_Count recvcount, struct tb_type *recvtype, int root,
-      struct tb_comm *comm)
+      const void *sendbuf, struct tb_counts sendcounts, struct tb_counts displs,
+      struct tb_type *sendtype, void *recvbuf, MPI_Count recvcount,
+      struct tb_type *recvtype, int root, struct tb_comm *comm)
 
 FORMS(allgather, ALLGATHER,
       (.send = equal(sendbuf, sendcount, sendtype),
@@ -160,8 +159,7 @@ FORMS(allreduce, ALLREDUCE,
 
 FORMS(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
       (.send = equal(sendbuf, recvcount, datatype),
-       .recv = equal(recvbuf, recvcount, datatype), .type = datatype,
-       .op = op),
+       .recv = equal(recvbuf, recvcount, datatype), .type = datatype, .op = op),
       const void *sendbuf, void *recvbuf, MPI_Count recvcount,
       struct tb_type *datatype, struct tb_op *op, struct tb_comm *comm)
 

@@ -31,8 +31,8 @@ struct tb_commons {
 /* One of this process's lanes. */
 struct place {
     const struct tb_lane *lane; /* NULL: not in use */
-    uint64_t last;    /* turn, of the last communicator that had it */
-    uint64_t members; /* of that one, as places in the commons */
+    uint64_t last;              /* turn, of the last communicator that had it */
+    uint64_t members;           /* of that one, as places in the commons */
 };
 
 static struct {
@@ -40,9 +40,9 @@ static struct {
     size_t place_bytes;
     const int *local; /* endpoint of each place */
     int n;
-    uint64_t top;   /* the highest turn in lanes that were given back */
-    bool agreeing;  /* the free lanes are on offer */
-    bool known;     /* what is above is filled in */
+    uint64_t top;  /* the highest turn in lanes that were given back */
+    bool agreeing; /* the free lanes are on offer */
+    bool known;    /* what is above is filled in */
     struct place lanes[LANES];
 } own;
 
@@ -61,8 +61,8 @@ static void look_around(void)
     own.top = TB_LANE_SLOTS; /* so that there is a turn that long before */
     own.local = tb_net_local(net, &own.n);
     own.memory = tb_net_commons(net, &own.place_bytes);
-    if (lane_start(2) - lane_start(1) < LEAST_LANE ||
-        own.n > MEMBERS_MOST || !tb_world.config.commons)
+    if (lane_start(2) - lane_start(1) < LEAST_LANE || own.n > MEMBERS_MOST ||
+        !tb_world.config.commons)
         own.memory = NULL;
 }
 
@@ -226,10 +226,10 @@ static tb_err try_to_agree(struct tb_comm *c)
     struct tb_lane *lane =
         tb_calloc(1, sizeof *lane + n * sizeof lane->peers[0]);
     struct offer *offers = tb_alloc(n * sizeof *offers);
-    tb_err err = lane && offers
-                     ? agree(c, offers, lane)
-                     : tb_fail(TB_ERR_NO_MEM,
-                               "no memory for a lane of the commons");
+    tb_err err =
+        lane && offers
+            ? agree(c, offers, lane)
+            : tb_fail(TB_ERR_NO_MEM, "no memory for a lane of the commons");
     tb_free(offers);
     if (c->commons->lane != lane)
         tb_free(lane);
@@ -302,9 +302,9 @@ bool tb_lane_all_finished(struct tb_lane *l, uint64_t turn)
         /* This rank too: it may post ahead of what it has taken itself. */
         if (p->finished >= turn || (i == l->rank && l->finished >= turn))
             continue;
-        p->finished = TB_MAX(p->finished,
-                             atomic_load_explicit(&p->memory->finished,
-                                                  memory_order_acquire));
+        p->finished =
+            TB_MAX(p->finished, atomic_load_explicit(&p->memory->finished,
+                                                     memory_order_acquire));
         if (p->finished < turn)
             return false;
     }
@@ -345,8 +345,7 @@ void *tb_lane_block(struct tb_lane *l, uint64_t turn, size_t bytes)
     return m->ring + start % l->ring_bytes;
 }
 
-void tb_lane_post(struct tb_lane *l, uint64_t turn, uint64_t what,
-                  size_t bytes)
+void tb_lane_post(struct tb_lane *l, uint64_t turn, uint64_t what, size_t bytes)
 {
     struct tb_lane_memory *m = l->peers[l->rank].memory;
     struct tb_posted *slot = &m->slots[turn % TB_LANE_SLOTS];

@@ -11,9 +11,9 @@
  * at that turn any more.
  *
  * Each member has TB_LANE_SLOTS slots for posts, and for blocks that do not
- * fit into a slot a ring of memory. A post stays until all members have finished
- * its turn. So no post needs a barrier before or after it, and members may be
- * several turns apart.
+ * fit into a slot a ring of memory. A post stays until all members have
+ * finished its turn. So no post needs a barrier before or after it, and members
+ * may be several turns apart.
  */
 #ifndef TB_COMMONS_H
 #define TB_COMMONS_H
@@ -42,16 +42,16 @@ struct tb_lane_memory {
 
 struct tb_lane {
     int n, rank;
-    uint64_t next;      /* turn of the next call */
-    uint64_t finished;  /* by this member */
-    size_t room;        /* largest block */
-    size_t piece;       /* good length of one block out of many */
-    bool can_pull;      /* each member can read each other's memory */
+    uint64_t next;     /* turn of the next call */
+    uint64_t finished; /* by this member */
+    size_t room;       /* largest block */
+    size_t piece;      /* good length of one block out of many */
+    bool can_pull;     /* each member can read each other's memory */
     /* private: */
     struct tb_net *net; /* NULL: no member ever sleeps (tests) */
     int number;
     size_t ring_bytes;
-    uint64_t head;      /* of the ring: next byte to use, ever counting */
+    uint64_t head; /* of the ring: next byte to use, ever counting */
     struct tb_lane_post {
         uint64_t turn, start; /* of the block in the ring */
     } posts[TB_LANE_SLOTS];
@@ -84,8 +84,8 @@ void tb_lane_post(struct tb_lane *l, uint64_t turn, uint64_t what,
 /* Member i's block of that turn, `bytes` of it, valid until this member
  * finishes the turn; NULL: not yet posted. *what is as posted, so that the
  * caller can see whether the block is what it takes it for. */
-const void *tb_lane_look(struct tb_lane *l, int i, uint64_t turn,
-                         size_t bytes, uint64_t *what);
+const void *tb_lane_look(struct tb_lane *l, int i, uint64_t turn, size_t bytes,
+                         uint64_t *what);
 
 /* This member is through with that turn and all before. */
 void tb_lane_finish(struct tb_lane *l, uint64_t turn);

@@ -85,8 +85,7 @@ void tb_direct_mismatch(struct tb_direct *d, int i, uint64_t what)
             what > d->what ? TB_ERR_TRUNCATE : TB_ERR_NOT_SAME,
             "rank %d gave %llu bytes where %llu are expected: counts and "
             "datatypes must agree between ranks",
-            i, (unsigned long long)bytes,
-            (unsigned long long)d->bytes);
+            i, (unsigned long long)bytes, (unsigned long long)d->bytes);
     else
         d->err = tb_fail(TB_ERR_NOT_SAME,
                          "rank %d is in %s meanwhile: all ranks must call the "
@@ -103,8 +102,7 @@ tb_err tb_direct_copy_own(const struct tb_call *c)
     if (c->kind == TB_COLL_ALLGATHER || (c->kind == TB_COLL_GATHER && is_root))
         return tb_part_copy(tb_block(&c->send, 0), tb_block(&c->recv, rank));
     if (c->kind == TB_COLL_ALLTOALL)
-        return tb_part_copy(tb_block(&c->send, rank),
-                            tb_block(&c->recv, rank));
+        return tb_part_copy(tb_block(&c->send, rank), tb_block(&c->recv, rank));
     if (c->kind == TB_COLL_SCATTER && is_root)
         return tb_part_copy(tb_block(&c->send, rank), tb_block(&c->recv, 0));
     return TB_OK;
@@ -135,8 +133,8 @@ bool tb_direct_advance(struct tb_direct *d)
 {
     if (d->stage == 0 && d->lane->finished != d->turn - 1)
         return false; /* an earlier one of this rank is still under way */
-    d->done = d->how == TB_DIRECT_SLOTS ? tb_slots_advance(d)
-                                        : tb_pull_advance(d);
+    d->done =
+        d->how == TB_DIRECT_SLOTS ? tb_slots_advance(d) : tb_pull_advance(d);
     for (int i = 0; d->done && i < 2; i++)
         if (d->scratch[i])
             tb_scratch_put(d->scratch[i]);

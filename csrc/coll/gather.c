@@ -73,8 +73,7 @@ void tb_build_gather_linear(struct tb_sched *s, const struct tb_call *c)
             if (i != t.rank)
                 tb_sched_recv(s, &t, i, tb_block(&c->recv, i));
         if (t.rank >= 0 && !c->in_place)
-            tb_sched_copy(s, tb_block(&c->send, 0),
-                          tb_block(&c->recv, t.rank));
+            tb_sched_copy(s, tb_block(&c->send, 0), tb_block(&c->recv, t.rank));
     } else if (tb_call_is_leaf(c)) {
         tb_sched_send(s, &t, c->root, tb_block(&c->send, 0));
     }

@@ -251,10 +251,9 @@ static void combine(struct tb_direct *d, const uint64_t *address)
     char *room = scratch(d, 0, 2 * each * size);
     if (!base || !room)
         return;
-    struct tb_part out = is_whole(c)
-                             ? (struct tb_part){base, c->recv.count,
-                                                c->type->layout}
-                             : block_of(d, base, d->lane->rank);
+    struct tb_part out =
+        is_whole(c) ? (struct tb_part){base, c->recv.count, c->type->layout}
+                    : block_of(d, base, d->lane->rank);
     int64_t start = (char *)out.buf - (char *)base;
     for (int64_t k = 0; k < out.count && !d->err; k += each) {
         struct tb_part piece = {tb_at(out.buf, k * size),

@@ -27,8 +27,7 @@ static int64_t *edges(struct tb_sched *s, const struct tb_call *c)
 
 /* Block i of the contributions at `base`. */
 static struct tb_part contribution(const struct tb_sched *s,
-                                   const int64_t *edge, const void *base,
-                                   int i)
+                                   const int64_t *edge, const void *base, int i)
 {
     return tb_elements(s, tb_at(base, edge[i] * s->type->layout->extent),
                        edge[i + 1] - edge[i]);

@@ -82,8 +82,7 @@ void tb_halves_init(struct tb_halves *h, struct tb_sched *s,
         h->id = t->rank - h->extra;
     else
         h->id = t->rank % 2 ? -1 : t->rank / 2;
-    int64_t *edge =
-        tb_sched_bytes(s, (h->parts + 1) * (int64_t)sizeof *edge);
+    int64_t *edge = tb_sched_bytes(s, (h->parts + 1) * (int64_t)sizeof *edge);
     h->edge = edge;
     if (!edge)
         return;
@@ -95,8 +94,7 @@ void tb_halves_init(struct tb_halves *h, struct tb_sched *s,
 static struct tb_part part(const struct tb_halves *h, const struct tb_sched *s,
                            const void *base, int i, int n)
 {
-    return tb_elements(s, at(s, base, h->edge[i]),
-                       h->edge[i + n] - h->edge[i]);
+    return tb_elements(s, at(s, base, h->edge[i]), h->edge[i + n] - h->edge[i]);
 }
 
 struct tb_part tb_halves_part(const struct tb_halves *h,

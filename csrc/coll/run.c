@@ -65,9 +65,8 @@ tb_err tb_coll_prepare(struct tb_call *call, struct tb_req **out)
 
 static struct tb_blocks bytes_at(const void *buf, int64_t n)
 {
-    return (struct tb_blocks){.base = (void *)(uintptr_t)buf,
-                              .count = n,
-                              .layout = &tb_layout_byte};
+    return (struct tb_blocks){
+        .base = (void *)(uintptr_t)buf, .count = n, .layout = &tb_layout_byte};
 }
 
 tb_err tb_coll_barrier(struct tb_comm *c)

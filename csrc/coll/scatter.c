@@ -75,8 +75,7 @@ void tb_build_scatter_linear(struct tb_sched *s, const struct tb_call *c)
             if (i != t.rank)
                 tb_sched_send(s, &t, i, tb_block(&c->send, i));
         if (t.rank >= 0 && !c->in_place)
-            tb_sched_copy(s, tb_block(&c->send, t.rank),
-                          tb_block(&c->recv, 0));
+            tb_sched_copy(s, tb_block(&c->send, t.rank), tb_block(&c->recv, 0));
     } else if (tb_call_is_leaf(c)) {
         tb_sched_recv(s, &t, c->root, tb_block(&c->recv, 0));
     }

@@ -10,7 +10,10 @@ static struct {
     size_t bytes;
 } kept;
 
-static size_t room(int i) { return kept.block[i] ? kept.block[i]->room : 0; }
+static size_t room(int i)
+{
+    return kept.block[i] ? kept.block[i]->room : 0;
+}
 
 /* A kept block is taken when at least a quarter of it is needed: a small
  * request must not lock a large block away. */

@@ -21,15 +21,21 @@
  * scatters and exchanges (the mean one for Allgatherv), and of all blocks
  * together for Reduce_scatter; 0 where ranks need not agree.
  */
-#define ROW(kind, name, build, needs, min_ranks, max_ranks, min, max)          \
-    {TB_COLL_##kind, needs, min_ranks, max_ranks, min, max, name,              \
-     tb_build_##build, TB_DIRECT_NONE}
-#define BY_SLOTS(kind, needs, min_ranks, max_ranks, max)                       \
-    {TB_COLL_##kind, TB_IF_SLOTS | (needs), min_ranks, max_ranks, 0, max,      \
-     "slots", NULL, TB_DIRECT_SLOTS}
-#define BY_PULL(kind, needs)                                                   \
-    {TB_COLL_##kind, TB_IF_PULL | (needs), 2, ALL, 0, ANY, "pull", NULL,       \
-     TB_DIRECT_PULL}
+#define ROW(kind, name, build, needs, min_ranks, max_ranks, min, max) \
+    {                                                                 \
+        TB_COLL_##kind, needs, min_ranks, max_ranks, min, max, name,  \
+            tb_build_##build, TB_DIRECT_NONE                          \
+    }
+#define BY_SLOTS(kind, needs, min_ranks, max_ranks, max)                     \
+    {                                                                        \
+        TB_COLL_##kind, TB_IF_SLOTS | (needs), min_ranks, max_ranks, 0, max, \
+            "slots", NULL, TB_DIRECT_SLOTS                                   \
+    }
+#define BY_PULL(kind, needs)                                                \
+    {                                                                       \
+        TB_COLL_##kind, TB_IF_PULL | (needs), 2, ALL, 0, ANY, "pull", NULL, \
+            TB_DIRECT_PULL                                                  \
+    }
 static const struct tb_choice table[] = {
     BY_SLOTS(BARRIER, 0, 2, ALL, ANY),
     ROW(BARRIER, "dissemination", barrier_dissemination, INTRA, 1, ALL, 0, ANY),

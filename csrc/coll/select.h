@@ -15,7 +15,7 @@ struct tb_choice {
     uint8_t needs; /* TB_IF_*: all must hold */
     int min_ranks, max_ranks;
     int64_t min_bytes, max_bytes;
-    const char *name; /* for TBMPI_COLL */
+    const char *name;  /* for TBMPI_COLL */
     tb_builder *build; /* NULL: a direct operation */
     enum tb_direct_how how;
 };

@@ -134,9 +134,8 @@ static const void *contribution(struct tb_direct *d, int i)
                      c->type->layout->first + start_of(d, d->taken));
     if (i == d->lane->rank && !tb_direct_posts(c))
         return d->scratch[0]->data;
-    const void *data =
-        tb_lane_look(d->lane, i, d->turn + d->taken,
-                     (size_t)length_of(d, d->taken), &what);
+    const void *data = tb_lane_look(d->lane, i, d->turn + d->taken,
+                                    (size_t)length_of(d, d->taken), &what);
     if (TB_UNLIKELY(what != d->what))
         tb_direct_mismatch(d, i, what);
     return data;

@@ -9,7 +9,10 @@
 static const int counts[] = {0, 1, 2, 7, 28, 29, 300, 1024, 5000, 40000};
 #define COUNTS ((int)(sizeof counts / sizeof *counts))
 
-static int is_mine(int root) { return me == root; }
+static int is_mine(int root)
+{
+    return me == root;
+}
 
 static void barrier(void)
 {
@@ -114,8 +117,8 @@ static void reductions(int count, int root, int in_place)
     int *in = ints(count), *out = ints(count);
     int *from = in_place ? out : in;
     const void *arg = in_place ? MPI_IN_PLACE : in;
-#define FILL()                                                                 \
-    for (int i = 0; i < count; i++)                                            \
+#define FILL()                      \
+    for (int i = 0; i < count; i++) \
     in[i] = value(me, 0, i), out[i] = in_place ? in[i] : -77
     (void)from;
     FILL();
@@ -174,7 +177,7 @@ static void all_of_them(void)
         for (int in_place = 0; in_place < 2; in_place++) {
             int count = counts[c];
             once = in_place;
-            for (int root = 0; root < n; root += count > 2000 ? 3 : 1) {
+            for (int root = 0; root<n; root += count> 2000 ? 3 : 1) {
                 if (!in_place)
                     bcast(count, root);
                 gather(count, root, in_place);

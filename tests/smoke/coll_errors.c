@@ -40,14 +40,16 @@ static void wrong_arguments(void)
     IS(MPI_ERR_OP, MPI_Allreduce(buf, out, 1, MPI_INT, MPI_OP_NULL, w));
     IS(MPI_ERR_OP, MPI_Allreduce(buf, out, 1, MPI_FLOAT, MPI_BAND, w));
     IS(MPI_ERR_BUFFER, MPI_Allreduce(buf, buf, 1, MPI_INT, MPI_SUM, w));
-    IS(MPI_ERR_BUFFER, MPI_Allreduce(buf, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, w));
+    IS(MPI_ERR_BUFFER,
+       MPI_Allreduce(buf, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, w));
     IS(MPI_ERR_BUFFER,
        MPI_Allgather(buf, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, w));
-    IS(MPI_ERR_COUNT, MPI_Allgatherv(buf, 1, MPI_INT, out, counts, displs,
-                                     MPI_INT, w));
+    IS(MPI_ERR_COUNT,
+       MPI_Allgatherv(buf, 1, MPI_INT, out, counts, displs, MPI_INT, w));
     IS(MPI_ERR_COUNT, MPI_Alltoallv(buf, counts, displs, MPI_INT, out, counts,
                                     displs, MPI_INT, w));
-    IS(MPI_ERR_COUNT, MPI_Reduce_scatter(buf, out, counts, MPI_INT, MPI_SUM, w));
+    IS(MPI_ERR_COUNT,
+       MPI_Reduce_scatter(buf, out, counts, MPI_INT, MPI_SUM, w));
     IS(MPI_ERR_TOPOLOGY,
        MPI_Neighbor_allgather(buf, 1, MPI_INT, out, 1, MPI_INT, w));
     if (rank) {
@@ -63,8 +65,8 @@ static void wrong_arguments(void)
  * root itself, whatever the algorithm; the others perhaps from one another. */
 static void unequal_bcast(int count)
 {
-    int code = MPI_Bcast(buf, rank ? count / 2 : count, MPI_INT, 0,
-                         MPI_COMM_WORLD);
+    int code =
+        MPI_Bcast(buf, rank ? count / 2 : count, MPI_INT, 0, MPI_COMM_WORLD);
     if (rank == 1)
         IS(MPI_ERR_TRUNCATE, code);
     next_call_works();

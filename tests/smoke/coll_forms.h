@@ -38,18 +38,18 @@ static inline int complete(MPI_Request *r)
     return code;
 }
 
-#define CODE(Name, name, ...)                                                  \
-    (form == BLOCKING ? MPI_##Name(__VA_ARGS__, comm)                          \
-     : (form == NONBLOCKING                                                    \
-            ? MPI_I##name(__VA_ARGS__, comm, &run_req)                         \
-            : MPI_##Name##_init(__VA_ARGS__, comm, MPI_INFO_NULL, &run_req))   \
-         ? MPI_ERR_OTHER                                                       \
+#define CODE(Name, name, ...)                                                \
+    (form == BLOCKING ? MPI_##Name(__VA_ARGS__, comm)                        \
+     : (form == NONBLOCKING                                                  \
+            ? MPI_I##name(__VA_ARGS__, comm, &run_req)                       \
+            : MPI_##Name##_init(__VA_ARGS__, comm, MPI_INFO_NULL, &run_req)) \
+         ? MPI_ERR_OTHER                                                     \
          : complete(&run_req))
 
-#define RUN(Name, name, ...)                                                   \
-    do {                                                                       \
-        int code_ = CODE(Name, name, __VA_ARGS__);                             \
-        CHECK(code_ == MPI_SUCCESS);                                           \
+#define RUN(Name, name, ...)                       \
+    do {                                           \
+        int code_ = CODE(Name, name, __VA_ARGS__); \
+        CHECK(code_ == MPI_SUCCESS);               \
     } while (0)
 
 static MPI_Request run_req;

@@ -14,7 +14,10 @@ static int root_argument(void)
     return me == 0 ? MPI_ROOT : MPI_PROC_NULL;
 }
 
-static int world(int k) { return first + 2 * k; }
+static int world(int k)
+{
+    return first + 2 * k;
+}
 
 static void rooted(int count)
 {

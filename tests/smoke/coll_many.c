@@ -24,7 +24,10 @@ static int random_of(unsigned *state, int below)
     return (int)((*state >> 16) % (unsigned)below);
 }
 
-static int value(int from, int key, int i) { return from * 31 + key * 7 + i; }
+static int value(int from, int key, int i)
+{
+    return from * 31 + key * 7 + i;
+}
 
 static int random_count(void)
 {
@@ -49,8 +52,8 @@ static void start(struct open *o, MPI_Comm comm, int is_blocking)
         o->in[i] = value(me, o->key, i);
     for (int i = 0; i < o->count; i++)
         o->out[i] = value(me, o->key, i);
-#define EITHER(Name, name, ...)                                                \
-    (is_blocking ? MPI_##Name(__VA_ARGS__, comm)                               \
+#define EITHER(Name, name, ...)                  \
+    (is_blocking ? MPI_##Name(__VA_ARGS__, comm) \
                  : MPI_I##name(__VA_ARGS__, comm, &o->request))
     int c = o->count, code = 0;
     switch (o->kind) {
@@ -61,11 +64,12 @@ static void start(struct open *o, MPI_Comm comm, int is_blocking)
         code = EITHER(Allreduce, allreduce, o->in, o->out, c, MPI_INT, MPI_SUM);
         break;
     case 2:
-        code = EITHER(Allgather, allgather, o->in, c, MPI_INT, o->out, c,
-                      MPI_INT);
+        code =
+            EITHER(Allgather, allgather, o->in, c, MPI_INT, o->out, c, MPI_INT);
         break;
     case 3:
-        code = EITHER(Alltoall, alltoall, o->in, c, MPI_INT, o->out, c, MPI_INT);
+        code =
+            EITHER(Alltoall, alltoall, o->in, c, MPI_INT, o->out, c, MPI_INT);
         break;
     case 4:
         code = EITHER(Reduce, reduce, o->in, me == o->root ? o->out : NULL, c,

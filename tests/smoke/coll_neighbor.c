@@ -96,9 +96,8 @@ static void exchange_v(int count)
                 MPI_INT, get, lengths, at, MPI_INT);
         for (int e = 0; e < n_in; e++)
             for (int i = 0; i < lengths[e]; i++)
-                CHECK(get[at[e] + i] == (in[e] == MPI_PROC_NULL
-                                             ? -77
-                                             : value(in[e], e, i + w)));
+                CHECK(get[at[e] + i] ==
+                      (in[e] == MPI_PROC_NULL ? -77 : value(in[e], e, i + w)));
     }
     free(give);
     free(get);

@@ -151,7 +151,8 @@ static void freed_while_in_use(void)
             CHECK(in[k * 1000 + i] == value(k, 0, 3 * i));
 }
 
-/* ---------------------------------------------- operations that don't commute */
+/* ---------------------------------------------- operations that don't commute
+ */
 
 struct map {
     long a, b;
@@ -225,7 +226,8 @@ static void maxloc(int count)
     struct {
         double v;
         int at;
-    } *in = calloc((size_t)count + 1, sizeof *in), *out = calloc((size_t)count + 1, sizeof *out);
+    } *in = calloc((size_t)count + 1, sizeof *in),
+      *out = calloc((size_t)count + 1, sizeof *out);
     for (int i = 0; i < count; i++) {
         in[i].v = (me * 7 + i) % n;
         in[i].at = me;

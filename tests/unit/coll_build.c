@@ -29,8 +29,14 @@ static struct tb_layout *holes;
 static struct tb_type types[2];
 static int which; /* of the types is used now */
 
-static int64_t gap(void) { return which ? 24 : 8; }
-static int64_t extent(void) { return types[which].layout->extent; }
+static int64_t gap(void)
+{
+    return which ? 24 : 8;
+}
+static int64_t extent(void)
+{
+    return types[which].layout->extent;
+}
 
 static struct value get(const void *buf, int64_t i)
 {
@@ -106,7 +112,10 @@ static struct message *messages;
 static bool buffered;
 static const struct tb_choice *trying; /* for failures */
 
-static int n_ranks(void) { return sizes[0] + sizes[1]; }
+static int n_ranks(void)
+{
+    return sizes[0] + sizes[1];
+}
 
 static void failed(const char *why, int rank)
 {
@@ -353,7 +362,10 @@ static MPI_Count counts[2][MAX_RANKS][MAX_BLOCKS];
 static MPI_Count displs[2][MAX_RANKS][MAX_BLOCKS];
 static MPI_Datatype handles[MAX_BLOCKS];
 
-static bool is_w(const struct trial *t) { return t->kind == TB_COLL_ALLTOALLW; }
+static bool is_w(const struct trial *t)
+{
+    return t->kind == TB_COLL_ALLTOALLW;
+}
 
 static bool is_v(const struct trial *t, int receives)
 {
@@ -379,8 +391,8 @@ static int64_t lay_out(const struct trial *t, int rank, int receives, int n,
     int64_t at = 0;
     for (int k = 0; k < n; k++) {
         int i = is_v(t, receives) ? n - 1 - k : k, peer = first + i;
-        int64_t count = receives ? block_count(t, peer, rank)
-                                 : block_count(t, rank, peer);
+        int64_t count =
+            receives ? block_count(t, peer, rank) : block_count(t, rank, peer);
         counts[receives][rank][i] = count;
         displs[receives][rank][i] = at * (is_w(t) ? extent() : 1);
         at += count + is_v(t, receives);
@@ -388,11 +400,11 @@ static int64_t lay_out(const struct trial *t, int rank, int receives, int n,
     return at;
 }
 
-static struct tb_blocks blocks_of(const struct trial *t, int rank,
-                                  int receives, void *buf, int64_t count)
+static struct tb_blocks blocks_of(const struct trial *t, int rank, int receives,
+                                  void *buf, int64_t count)
 {
-    struct tb_blocks b = {.base = buf, .layout = types[which].layout,
-                          .count = count};
+    struct tb_blocks b = {
+        .base = buf, .layout = types[which].layout, .count = count};
     if (is_v(t, receives)) {
         b.count = 0;
         b.counts.c = counts[receives][rank];
@@ -487,7 +499,10 @@ static bool takes_one(const struct trial *t)
     return t->kind == TB_COLL_SCATTER || t->kind == TB_COLL_SCATTERV;
 }
 
-static int peers_of(int i) { return ranks[i].comm.peers->size; }
+static int peers_of(int i)
+{
+    return ranks[i].comm.peers->size;
+}
 static int first_peer(int i)
 {
     return sizes[1] ? ranks[i].other_first : 0;
@@ -618,8 +633,8 @@ static bool writes(const struct trial *t, int i)
 static void fill_counts(const struct trial *t, int i)
 {
     for (int k = 0; k < ranks[i].comm.size; k++)
-        counts[1][i][k] = sizes[1] ? t->count * sizes[!ranks[i].side]
-                                   : block_count(t, i, k);
+        counts[1][i][k] =
+            sizes[1] ? t->count * sizes[!ranks[i].side] : block_count(t, i, k);
 }
 
 static void fill_reduction(const struct trial *t, int i)
