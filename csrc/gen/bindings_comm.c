@@ -1135,7 +1135,7 @@ TB_WEAK int MPI_Dims_create(int nnodes, int ndims, int dims[])
 
 int PMPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
                            const int degrees[], const int destinations[],
-                           const int weights[], MPI_Info info, int reorder,
+                           const int *weights, MPI_Info info, int reorder,
                            MPI_Comm *comm_dist_graph)
 {
     TB_ENTER(Dist_graph_create, 0);
@@ -1155,7 +1155,7 @@ int PMPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
 
 TB_WEAK int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
                                   const int degrees[], const int destinations[],
-                                  const int weights[], MPI_Info info,
+                                  const int *weights, MPI_Info info,
                                   int reorder, MPI_Comm *comm_dist_graph)
 {
     return PMPI_Dist_graph_create(comm_old, n, sources, degrees, destinations,
@@ -1164,9 +1164,9 @@ TB_WEAK int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
 
 int PMPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
                                     const int sources[],
-                                    const int sourceweights[], int outdegree,
+                                    const int *sourceweights, int outdegree,
                                     const int destinations[],
-                                    const int destweights[], MPI_Info info,
+                                    const int *destweights, MPI_Info info,
                                     int reorder, MPI_Comm *comm_dist_graph)
 {
     TB_ENTER(Dist_graph_create_adjacent, 0);
@@ -1188,10 +1188,10 @@ int PMPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
 
 TB_WEAK int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
                                            const int sources[],
-                                           const int sourceweights[],
+                                           const int *sourceweights,
                                            int outdegree,
                                            const int destinations[],
-                                           const int destweights[],
+                                           const int *destweights,
                                            MPI_Info info, int reorder,
                                            MPI_Comm *comm_dist_graph)
 {
@@ -1202,8 +1202,8 @@ TB_WEAK int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
 }
 
 int PMPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[],
-                              int sourceweights[], int maxoutdegree,
-                              int destinations[], int destweights[])
+                              int *sourceweights, int maxoutdegree,
+                              int destinations[], int *destweights)
 {
     TB_ENTER(Dist_graph_neighbors, 0);
     struct tb_comm *comm_;
@@ -1215,9 +1215,9 @@ int PMPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[],
 }
 
 TB_WEAK int MPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree,
-                                     int sources[], int sourceweights[],
+                                     int sources[], int *sourceweights,
                                      int maxoutdegree, int destinations[],
-                                     int destweights[])
+                                     int *destweights)
 {
     return PMPI_Dist_graph_neighbors(comm, maxindegree, sources, sourceweights,
                                      maxoutdegree, destinations, destweights);

@@ -720,20 +720,20 @@ tb_err tb_cartdim_get(struct tb_comm *comm, int *ndims);
 tb_err tb_dims_create(int nnodes, int ndims, int dims[]);
 tb_err tb_dist_graph_create(struct tb_comm *comm_old, int n,
                             const int sources[], const int degrees[],
-                            const int destinations[], const int weights[],
+                            const int destinations[], const int *weights,
                             struct tb_info *info, int reorder,
                             struct tb_comm **comm_dist_graph);
 tb_err tb_dist_graph_create_adjacent(struct tb_comm *comm_old, int indegree,
                                      const int sources[],
-                                     const int sourceweights[], int outdegree,
+                                     const int *sourceweights, int outdegree,
                                      const int destinations[],
-                                     const int destweights[],
+                                     const int *destweights,
                                      struct tb_info *info, int reorder,
                                      struct tb_comm **comm_dist_graph);
 tb_err tb_dist_graph_neighbors(struct tb_comm *comm, int maxindegree,
-                               int sources[], int sourceweights[],
+                               int sources[], int *sourceweights,
                                int maxoutdegree, int destinations[],
-                               int destweights[]);
+                               int *destweights);
 tb_err tb_dist_graph_neighbors_count(struct tb_comm *comm, int *indegree,
                                      int *outdegree, int *weighted);
 tb_err tb_graph_create(struct tb_comm *comm_old, int nnodes, const int indx[],

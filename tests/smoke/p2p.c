@@ -99,7 +99,7 @@ static void sendrecv(void)
 
 static void persistent(void)
 {
-    char out[3000], in[3000];
+    char out[3000] = "", in[3000] = "";
     MPI_Request r[2];
     int flag;
     MPI_Send_init(out, 3000, MPI_CHAR, next, 5, MPI_COMM_WORLD, &r[0]);
