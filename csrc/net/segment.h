@@ -33,11 +33,11 @@ struct tb_segment_head {
  * rank dies or hangs. Written by that rank alone, read by anybody at any
  * time, also after the rank's death; a torn read only garbles a message.
  */
-#define TB_NOTE_PID 0   /* uint32: process id; 0 before MPI_Init */
-#define TB_NOTE_STATE 4 /* uint32: TB_STATE_* */
-#define TB_NOTE_CALL 8  /* uint32: operation, 0: outside MPI */
-#define TB_NOTE_PEER 12 /* int32: the peer waited for, or TB_PEER_NONE */
-#define TB_NOTE_TAG 16  /* int32: the tag waited for */
+#define TB_NOTE_PID 0     /* uint32: process id; 0 before MPI_Init */
+#define TB_NOTE_STATE 4   /* uint32: TB_STATE_* */
+#define TB_NOTE_CALL 8    /* uint32: operation, 0: outside MPI */
+#define TB_NOTE_PEER 12   /* int32: the peer waited for, or TB_PEER_NONE */
+#define TB_NOTE_TAG 16    /* int32: the tag waited for */
 #define TB_NOTE_POLLS 20  /* uint32: moves while the rank lives */
 #define TB_NOTE_SINCE 24  /* uint64: tb_now() when the wait began; 0: none */
 #define TB_NOTE_CODE 32   /* int32: MPI_Abort's code */
