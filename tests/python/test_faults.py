@@ -36,9 +36,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def shared_memory() -> set[str]:
-    """Names in /dev/shm; macOS does not list its own."""
-    return set(os.listdir("/dev/shm")) if sys.platform == "linux" else set()
+def shared_memory(launcher: int) -> list[str]:
+    """What is left of a job's shared memory; macOS does not list its names."""
+    if sys.platform != "linux":
+        return []
+    return [n for n in os.listdir("/dev/shm") if n.startswith(f"tbmpi-{launcher:x}-")]
 
 
 def is_alive(pid: int) -> bool:
@@ -53,7 +55,6 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.parametrize("run", range(RUNS))
 def test_kill(run: int, program: Path, tmp_path: Path) -> None:
     dice = random.Random(SEED + run)
-    before = shared_memory()
     launch = [sys.executable, "-m", "tbmpi.launch", "-n", str(RANKS), str(program)]
     job = subprocess.Popen(
         launch,
@@ -75,5 +76,5 @@ def test_kill(run: int, program: Path, tmp_path: Path) -> None:
     assert re.match(r"tbmpirun: rank \d on \S+ was killed by signal 9", err), note
     assert err.count("\n") == 1, note
     assert not [pid for pid in [job.pid, *pids] if is_alive(pid)], note
-    assert shared_memory() - before == set(), note
+    assert shared_memory(job.pid) == [], note
     assert list(tmp_path.iterdir()) == [], note
