@@ -16,11 +16,12 @@ import resource
 import signal
 import time
 
-from tbmpi.launch.sessions import Doom
+from tbmpi.launch.sessions import Doom, started_by
 
 GRACE = 0.5
 GIVE_UP = 5.0
 STEP = 0.02
+LOOK = 0.3
 
 
 class Guard:
@@ -47,6 +48,7 @@ class Guard:
 
     def close(self) -> None:
         """Dismisses the guard and waits for it; sessions still known end."""
+        self._tell("=0\n")
         os.close(self._pipe)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
@@ -58,11 +60,13 @@ class Guard:
 
 
 def _guard(reader: int) -> None:
+    launcher = os.getppid()
     os.setsid()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     _close_all_but(reader)
     sids: set[int] = set()
+    dismissed = False
     rest = b""
     while data := os.read(reader, 65536):
         *lines, rest = (rest + data).split(b"\n")
@@ -70,9 +74,11 @@ def _guard(reader: int) -> None:
             sid = int(line[1:])
             if line.startswith(b"+"):
                 sids.add(sid)
-            else:
+            elif line.startswith(b"-"):
                 sids.discard(sid)
-    _end(sids)
+            else:
+                dismissed = True
+    _end(sids, None if dismissed else launcher)
 
 
 def _close_all_but(reader: int) -> None:
@@ -85,11 +91,21 @@ def _close_all_but(reader: int) -> None:
     os.closerange(max(3, reader + 1), last)
 
 
-def _end(sids: set[int]) -> None:
+def _end(sids: set[int], killed: int | None) -> None:
+    """Ends the sessions, and those that a killed launcher had not told of.
+
+    It may have been killed just when it had started a rank, which is not to be
+    recognised before its exec: so look for a while.
+    """
     doom = Doom()
-    start = time.monotonic()
+    start = now = time.monotonic()
+    look = start + LOOK if killed else start
     for sid in sids:
         doom.add(sid, start, start + GRACE)
-    while doom.sids and time.monotonic() < start + GIVE_UP:
-        doom.step(time.monotonic())
+    while now < look or (doom.sids and now < start + GIVE_UP):
+        if killed and now < look:
+            for sid in started_by(killed):
+                doom.add(sid, start, start + GRACE)
+        doom.step(now)
         time.sleep(STEP)
+        now = time.monotonic()

@@ -20,6 +20,9 @@ from pathlib import Path
 
 HAS_PROC = Path("/proc/self/stat").exists()
 
+# In each rank's environment: the launcher's process number.
+LAUNCHER = "TBMPI_LAUNCHER"
+
 
 def members(sids: Iterable[int]) -> dict[int, list[int]]:
     """The live processes of each session; zombies do not count."""
@@ -33,6 +36,20 @@ def members(sids: Iterable[int]) -> dict[int, list[int]]:
             continue
         if sid in found and not _is_zombie(pid):
             found[sid].append(pid)
+    return found
+
+
+def started_by(launcher: int) -> set[int]:
+    """Sessions of processes that the launcher of that number started.
+
+    Found by what their environment says, so only where /proc shows it.
+    """
+    mark = f"{LAUNCHER}={launcher}".encode()
+    found = set()
+    for pid in _processes() if HAS_PROC else []:
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.add(os.getsid(pid))
     return found
 
 
