@@ -15,7 +15,7 @@
 #include "coll/coll.h"
 #include "mpi/world.h"
 
-#define LANES 8         /* the first has half of the memory */
+#define LANES 6         /* the first has five eighths of the memory */
 #define MEMBERS_MOST 64 /* places in a mask */
 #define FIRST_TRY 3     /* calls before the first agreement */
 #define PIECES 4        /* of a long vector, in the ring at a time */
@@ -49,9 +49,10 @@ static struct {
 /* Where a lane begins in a place; one beyond the last: where that ends. */
 static size_t lane_start(int lane)
 {
-    size_t half = own.place_bytes / 2 & ~(size_t)(TB_LINE - 1);
-    size_t other = half / (LANES - 1) & ~(size_t)(TB_LINE - 1);
-    return lane ? half + (size_t)(lane - 1) * other : 0;
+    size_t first = own.place_bytes / 8 * 5 & ~(size_t)(TB_LINE - 1);
+    size_t other = (own.place_bytes - first) / (LANES - 1);
+    other &= ~(size_t)(TB_LINE - 1);
+    return lane ? first + (size_t)(lane - 1) * other : 0;
 }
 
 static void look_around(void)
@@ -159,27 +160,36 @@ static bool can_read_all(const struct tb_comm *c, const struct offer *offers)
     return true;
 }
 
-static void set_up(struct tb_lane *l, const struct tb_comm *c, int number,
-                   uint64_t top, const struct offer *offers)
+void tb_lane_init(struct tb_lane *l, int n, int rank, size_t bytes,
+                  uint64_t top)
 {
-    struct place *p = &own.lanes[number];
-    p->lane = l;
-    p->members = 0;
-    l->n = c->size;
-    l->rank = c->rank;
-    l->net = tb_engine_net(tb_world.engine);
-    l->number = number;
+    memset(l, 0, sizeof *l);
+    l->n = n;
+    l->rank = rank;
     l->next = top + 1;
     l->finished = top;
-    l->ring_bytes = lane_start(number + 1) - lane_start(number) -
-                    sizeof(struct tb_lane_memory);
+    l->ring_bytes =
+        (bytes - sizeof(struct tb_lane_memory)) & ~(size_t)(TB_LINE - 1);
     l->room = l->ring_bytes / 2;
     l->piece = l->ring_bytes / PIECES & ~(size_t)(TB_LINE - 1);
+    for (int i = 0; i < n; i++)
+        l->peers[i].finished = top;
+}
+
+static void take_lane(struct tb_lane *l, const struct tb_comm *c, int number,
+                      uint64_t top, const struct offer *offers)
+{
+    struct place *p = &own.lanes[number];
+    tb_lane_init(l, c->size, c->rank,
+                 lane_start(number + 1) - lane_start(number), top);
+    p->lane = l;
+    p->members = 0;
+    l->net = tb_engine_net(tb_world.engine);
+    l->number = number;
     for (int i = 0; i < l->n; i++) {
         int place = place_of(c->group->ranks[i]);
         p->members |= (uint64_t)1 << place;
         l->peers[i].memory = memory_of(place, number);
-        l->peers[i].finished = top;
         l->peers[i].endpoint = c->group->ranks[i];
         l->peers[i].pid = offers[i].pid;
     }
@@ -205,7 +215,7 @@ static tb_err agree(struct tb_comm *c, struct offer *offers,
     if (!err && free) {
         while (!(free & (uint64_t)1 << number))
             number++;
-        set_up(lane, c, number, top, offers);
+        take_lane(lane, c, number, top, offers);
     }
     own.agreeing = false;
     if (err || !free)
@@ -287,9 +297,11 @@ void tb_commons_fini(void)
 
 /* ---------------------------------------------------------------- posting */
 
-/* Wakes the members that sleep: they may wait for what just happened. */
-static void ring_all(const struct tb_lane *l)
+void tb_lane_tell(struct tb_lane *l)
 {
+    if (!l->has_news)
+        return;
+    l->has_news = false;
     for (int i = 0; l->net && i < l->n; i++)
         if (i != l->rank)
             tb_net_ring(l->net, l->peers[i].endpoint);
@@ -357,7 +369,7 @@ void tb_lane_post(struct tb_lane *l, uint64_t turn, uint64_t what, size_t bytes)
         l->head = start + tb_round_up(bytes, TB_LINE);
     }
     atomic_store_explicit(&slot->turn, turn, memory_order_release);
-    ring_all(l);
+    l->has_news = true;
 }
 
 const void *tb_lane_look(struct tb_lane *l, int i, uint64_t turn, size_t bytes,
@@ -381,5 +393,5 @@ void tb_lane_finish(struct tb_lane *l, uint64_t turn)
     struct tb_lane_memory *m = l->peers[l->rank].memory;
     l->finished = turn;
     atomic_store_explicit(&m->finished, turn, memory_order_release);
-    ring_all(l);
+    l->has_news = true;
 }

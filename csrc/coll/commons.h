@@ -47,6 +47,7 @@ struct tb_lane {
     size_t room;       /* largest block */
     size_t piece;      /* good length of one block out of many */
     bool can_pull;     /* each member can read each other's memory */
+    bool has_news;     /* posted or finished since the last tb_lane_tell */
     /* private: */
     struct tb_net *net; /* NULL: no member ever sleeps (tests) */
     int number;
@@ -62,6 +63,12 @@ struct tb_lane {
         uint32_t pid;
     } peers[];
 };
+
+/* A lane of `n` members, `bytes` of memory at each, whose turns begin above
+ * `top`, which is at least TB_LANE_SLOTS. The caller sets where that memory is,
+ * and what else is known of the members. */
+void tb_lane_init(struct tb_lane *l, int n, int rank, size_t bytes,
+                  uint64_t top);
 
 /* The communicator's lane, or NULL: none yet, or members on several machines,
  * or no lane is free. */
@@ -91,6 +98,11 @@ const void *tb_lane_look(struct tb_lane *l, int i, uint64_t turn, size_t bytes,
 void tb_lane_finish(struct tb_lane *l, uint64_t turn);
 /* Whether all members are. */
 bool tb_lane_all_finished(struct tb_lane *l, uint64_t turn);
+
+/* Wakes members that sleep, if there is news for them. Whoever posts or
+ * finishes calls this before long: at the latest before it waits or returns
+ * to the program. Apart, because it costs a memory fence. */
+void tb_lane_tell(struct tb_lane *l);
 
 /* Forgets all lanes; at the end of the library. */
 void tb_commons_fini(void);

@@ -3,8 +3,10 @@
 
 #include "mpi/world.h"
 
-/* Looks before the general way of waiting, where every rank has a processor. */
+/* Looks before the general way of waiting, where every rank has a processor,
+ * and before the others are told: they are awake then, most of the time. */
 #define SPINS 200
+#define SPINS_UNTOLD 16
 
 #define WHAT_SHIFT 56 /* bytes below, kind above */
 
@@ -57,13 +59,12 @@ int64_t tb_direct_bytes(const struct tb_call *c)
         return 0;
     case TB_COLL_BCAST:
     case TB_COLL_ALLGATHER:
-        return bytes_of(&c->recv);
     case TB_COLL_ALLTOALL:
-        return bytes_of(&c->recv) * c->comm->size;
+        return bytes_of(&c->recv);
     case TB_COLL_GATHER:
         return bytes_of(is_root ? &c->recv : &c->send);
     case TB_COLL_SCATTER:
-        return bytes_of(is_root ? &c->send : &c->recv) * c->comm->size;
+        return bytes_of(is_root ? &c->send : &c->recv);
     case TB_COLL_REDUCE:
     case TB_COLL_ALLREDUCE:
     case TB_COLL_SCAN:
@@ -125,11 +126,14 @@ void tb_direct_init(struct tb_direct *d, const struct tb_call *call,
     d->err = TB_OK;
     d->scratch[0] = d->scratch[1] = NULL;
     d->on_done = NULL;
-    d->turns = how == TB_DIRECT_PULL ? tb_pull_turns(d) : tb_slots_turns(d);
+    if (how == TB_DIRECT_PULL)
+        tb_pull_init(d);
+    else
+        tb_slots_init(d);
     lane->next += d->turns;
 }
 
-bool tb_direct_advance(struct tb_direct *d)
+static bool advance(struct tb_direct *d)
 {
     if (d->stage == 0 && d->lane->finished != d->turn - 1)
         return false; /* an earlier one of this rank is still under way */
@@ -139,6 +143,14 @@ bool tb_direct_advance(struct tb_direct *d)
         if (d->scratch[i])
             tb_scratch_put(d->scratch[i]);
     return d->done;
+}
+
+bool tb_direct_advance(struct tb_direct *d)
+{
+    struct tb_lane *lane = d->lane;
+    bool is_done = advance(d);
+    tb_lane_tell(lane);
+    return is_done;
 }
 
 static bool on_watch(struct tb_watch *w)
@@ -169,7 +181,7 @@ static bool spin(struct tb_direct *d)
         return false;
     for (int i = 0; i < SPINS; i++) {
         tb_relax();
-        if (tb_direct_advance(d))
+        if (i < SPINS_UNTOLD ? advance(d) : tb_direct_advance(d))
             return true;
     }
     return false;
@@ -177,8 +189,11 @@ static bool spin(struct tb_direct *d)
 
 tb_err tb_direct_run(struct tb_direct *d)
 {
-    if (tb_direct_advance(d) || spin(d))
+    if (advance(d) || spin(d)) {
+        tb_lane_tell(d->lane);
         return d->err;
+    }
+    tb_lane_tell(d->lane);
     tb_direct_watch(d);
     tb_err err = tb_engine_wait_until(tb_world.engine, is_done, d);
     if (!d->done)

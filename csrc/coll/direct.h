@@ -4,9 +4,9 @@
  * (commons.h). No messages: each rank posts, looks at what the others have
  * posted, and that is it.
  *
- * By slots: the data itself is posted, long vectors in pieces, so that copies
- * in and out overlap and stay in cache. One copy in, one out (reductions read
- * it where it lies).
+ * By slots: the data itself is posted, in pieces when it is long, so that
+ * copies in and out overlap and stay in cache. One copy in, one out
+ * (reductions read it where it lies).
  * By pull: addresses are posted, and each rank copies what it needs straight
  * from the others' memory. (Chakraborty, Subramoni and Panda, "Contention-aware
  * kernel-assisted MPI collectives for multi-/many-core systems", CLUSTER 2017.)
@@ -31,9 +31,9 @@ struct tb_direct {
     uint64_t pending; /* ranks whose posts are still to come or to be copied */
     uint64_t posted;  /* by slots: turns of which this rank's part is done */
     uint64_t taken;   /* and of which the others' is */
-    int64_t piece;    /* by slots: bytes of one turn */
+    int64_t piece;    /* by slots: of those bytes, in one turn */
     uint64_t what;    /* what the posts of its call say */
-    int64_t bytes;    /* of a block, see tb_direct_bytes */
+    int64_t bytes;    /* see tb_direct_bytes */
     uint8_t how;
     uint8_t stage; /* 0: not begun */
     bool done;
@@ -43,11 +43,13 @@ struct tb_direct {
     void *owner;
 };
 
-/* Bytes that a rank posts at most. -1: blocks differ, or elements to combine
- * have holes. */
+/* Bytes of the vector, or of each block. -1: blocks differ, or elements to
+ * combine have holes. */
 int64_t tb_direct_bytes(const struct tb_call *call);
-/* Whether the call can go through this lane by slots, by pull. */
-bool tb_direct_fits(const struct tb_call *call, const struct tb_lane *lane);
+/* Whether the call can go through this lane by slots, and how many turns that
+ * takes; 0: it cannot. Whether it can go by pull. */
+uint64_t tb_direct_slots(const struct tb_call *call,
+                         const struct tb_lane *lane);
 bool tb_direct_can_pull(const struct tb_call *call);
 
 /* Prepares the operation and takes its turns; every member must do that in the
@@ -70,10 +72,10 @@ bool tb_direct_posts(const struct tb_call *call);
 /* What this rank gives to itself. */
 tb_err tb_direct_copy_own(const struct tb_call *call);
 
-/* slots.c, pull.c: how many turns it takes, and tb_direct_advance. */
-uint64_t tb_slots_turns(struct tb_direct *d);
+/* slots.c, pull.c: sets d->turns; tb_direct_advance. */
+void tb_slots_init(struct tb_direct *d);
 bool tb_slots_advance(struct tb_direct *d);
-uint64_t tb_pull_turns(struct tb_direct *d);
+void tb_pull_init(struct tb_direct *d);
 bool tb_pull_advance(struct tb_direct *d);
 
 /* Notes that member i is in another call, as its post says. */

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#define PIECE 65536
+#define PIECE 262144
 
 enum stage { BEGIN /* 0 */, FIRST, SECOND, THIRD, LINGER };
 
@@ -79,6 +79,7 @@ static bool post(struct tb_direct *d, uint64_t turn, const void *data)
         return false;
     w->address = (uintptr_t)data;
     tb_lane_post(d->lane, turn, d->what, sizeof *w);
+    tb_lane_tell(d->lane); /* before this rank is busy for long */
     return true;
 }
 
@@ -193,6 +194,11 @@ static bool is_whole(const struct tb_call *c)
     return c->comm->size == 2 && (c->kind == TB_COLL_REDUCE || !c->in_place);
 }
 
+static bool is_whole_for_all(const struct tb_call *c)
+{
+    return is_whole(c) && c->kind == TB_COLL_ALLREDUCE;
+}
+
 static bool needs_result(const struct tb_call *c)
 {
     return c->kind == TB_COLL_ALLREDUCE || c->comm->rank == c->root;
@@ -218,6 +224,16 @@ static void *result(struct tb_direct *d)
     return p ? tb_at(p, -first) : NULL;
 }
 
+/* With whose contribution a piece begins: the last rank's, for the order; but
+ * if that is this rank and order is free, another's, which is copied anyway.
+ * Not in Allreduce by two, where both must get the same bits. */
+static int first_in(const struct tb_direct *d)
+{
+    int last = d->lane->n - 1;
+    bool is_free = d->call->op->commutes && !is_whole_for_all(d->call);
+    return last == d->lane->rank && is_free ? last - 1 : last;
+}
+
 /* One piece of a block: the contributions of all ranks, from the last one
  * down. `own` is this rank's, `at` the piece's offset in all of them. */
 static void combine_piece(struct tb_direct *d, const uint64_t *address,
@@ -226,13 +242,15 @@ static void combine_piece(struct tb_direct *d, const uint64_t *address,
 {
     const struct tb_call *c = d->call;
     int64_t bytes = tb_part_bytes(out), first = c->type->layout->first;
-    int last = d->lane->n - 1;
-    if (last == d->lane->rank)
+    int begin = first_in(d);
+    if (begin == d->lane->rank)
         memmove(tb_at(out.buf, first), tb_at(own, first), (size_t)bytes);
     else
-        copy_from(d, last, address[last], at, tb_at(out.buf, first), bytes);
-    for (int i = last - 1; i >= 0 && !d->err; i--) {
+        copy_from(d, begin, address[begin], at, tb_at(out.buf, first), bytes);
+    for (int i = d->lane->n - 1; i >= 0 && !d->err; i--) {
         const void *in = own;
+        if (i == begin)
+            continue;
         if (i != d->lane->rank) {
             copy_from(d, i, address[i], at, pulled, bytes);
             in = tb_at(pulled, -first);
@@ -260,7 +278,7 @@ static void combine(struct tb_direct *d, const uint64_t *address)
                                 TB_MIN(each, out.count - k), out.layout};
         int64_t at = start + k * size;
         const void *own = tb_at(c->send.base, at);
-        if (own == piece.buf && d->lane->rank != d->lane->n - 1) {
+        if (own == piece.buf && first_in(d) != d->lane->rank) {
             /* in place: the result is about to overwrite it */
             int64_t first = c->type->layout->first;
             memcpy(room + each * size, tb_at(own, first),
@@ -346,9 +364,9 @@ static bool advance_reduction(struct tb_direct *d)
            tb_lane_all_finished(d->lane, d->turn + d->turns - 1);
 }
 
-uint64_t tb_pull_turns(struct tb_direct *d)
+void tb_pull_init(struct tb_direct *d)
 {
-    return is_reduction(d->call) && !is_whole(d->call) ? 2 : 1;
+    d->turns = is_reduction(d->call) && !is_whole(d->call) ? 2 : 1;
 }
 
 bool tb_pull_advance(struct tb_direct *d)

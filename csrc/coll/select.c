@@ -41,10 +41,8 @@ static const struct tb_choice table[] = {
     ROW(BARRIER, "dissemination", barrier_dissemination, INTRA, 1, ALL, 0, ANY),
     ROW(BARRIER, "inter", barrier_inter, INTER, 1, ALL, 0, ANY),
 
-    BY_SLOTS(BCAST, 0, 2, 2, ANY),
-    BY_SLOTS(BCAST, 0, 3, ALL, 256 * K),
+    BY_SLOTS(BCAST, 0, 2, ALL, ANY),
     BY_PULL(BCAST, 0),
-    BY_SLOTS(BCAST, 0, 3, ALL, ANY),
     ROW(BCAST, "binomial", bcast_binomial, INTRA, 1, ALL, 0, 16 * K),
     ROW(BCAST, "flat", bcast_flat, INTRA, 1, 8, 16 * K, ANY),
     ROW(BCAST, "scatter_ring", bcast_scatter_ring, INTRA, 9, ALL, 64 * K, M),
@@ -61,8 +59,10 @@ static const struct tb_choice table[] = {
     ROW(SCATTER, "linear", scatter_linear, 0, 1, ALL, 0, ANY),
     ROW(SCATTERV, "linear", scatter_linear, 0, 1, ALL, 0, ANY),
 
-    BY_SLOTS(ALLGATHER, 0, 2, ALL, ANY),
+    BY_SLOTS(ALLGATHER, 0, 2, 2, 48 * K),
+    BY_SLOTS(ALLGATHER, 0, 3, ALL, ANY),
     BY_PULL(ALLGATHER, 0),
+    BY_SLOTS(ALLGATHER, 0, 2, ALL, ANY),
     ROW(ALLGATHER, "spread", allgather_spread, INTRA, 1, 4, 0, ANY),
     ROW(ALLGATHER, "doubling", allgather_doubling, POW2, 5, ALL, 0, 16 * K),
     ROW(ALLGATHER, "bruck", allgather_bruck, INTRA, 5, ALL, 0, 4 * K),
@@ -73,8 +73,9 @@ static const struct tb_choice table[] = {
     ROW(ALLGATHERV, "ring", allgather_ring, INTRA, 5, ALL, 0, ANY),
     ROW(ALLGATHERV, "spread", allgather_spread, 0, 1, ALL, 0, ANY),
 
-    BY_SLOTS(ALLTOALL, 0, 2, ALL, ANY),
+    BY_SLOTS(ALLTOALL, TB_IF_SHORT, 2, ALL, 48 * K),
     BY_PULL(ALLTOALL, 0),
+    BY_SLOTS(ALLTOALL, 0, 2, ALL, ANY),
     ROW(ALLTOALL, "bruck", alltoall_bruck, INTRA, 8, ALL, 0, 256),
     ROW(ALLTOALL, "spread", alltoall_spread, 0, 1, ALL, 0, 256 * K),
     ROW(ALLTOALL, "pairwise", alltoall_pairwise, INTRA, 9, ALL, 0, ANY),
@@ -273,8 +274,11 @@ static unsigned facts_of_lane(const struct tb_call *c)
     unsigned facts = 0;
     if (!lane)
         return 0;
-    if (tb_direct_fits(c, lane))
+    uint64_t turns = tb_direct_slots(c, lane);
+    if (turns)
         facts |= TB_IF_SLOTS;
+    if (turns == 1)
+        facts |= TB_IF_SHORT;
     if (lane->can_pull && tb_direct_can_pull(c))
         facts |= TB_IF_PULL;
     return facts;

@@ -28,6 +28,7 @@ struct tb_choice {
 #define TB_IF_FREE 16    /* the order may depend on where the ranks are */
 #define TB_IF_SLOTS 32   /* there is a lane, and its slots can carry it */
 #define TB_IF_PULL 64    /* there is a lane, and ranks can read each other */
+#define TB_IF_SHORT 128  /* slots can carry it in one turn */
 
 /* Row i of the table; NULL behind the last one. */
 const struct tb_choice *tb_choice_at(size_t i);

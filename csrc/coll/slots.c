@@ -2,8 +2,8 @@
 /*
  * Direct operations by slots (direct.h).
  *
- * A turn carries a whole block, or one *piece* of a long vector. Pieces are
- * posted as far ahead as the lane has room, and taken as they come.
+ * A turn carries whole blocks, or one *piece* of each when they are long.
+ * Pieces are posted as far ahead as the lane has room, and taken as they come.
  */
 #include "coll/direct.h"
 
@@ -16,39 +16,53 @@ static bool is_reduction(const struct tb_call *c)
 
 /* ------------------------------------------------------------------- pieces */
 
-static bool can_be_cut(const struct tb_call *c)
+/* Blocks that a rank posts in one turn: one for each rank, or one for all. */
+static int width(const struct tb_call *c)
 {
-    return c->kind == TB_COLL_BCAST || is_reduction(c);
+    bool is_each = c->kind == TB_COLL_ALLTOALL || c->kind == TB_COLL_SCATTER;
+    return is_each ? c->comm->size : 1;
 }
 
-/* Pieces of a reduction hold whole elements. */
+/* Bytes of a block that go into one turn of many. Pieces of a reduction hold
+ * whole elements. */
 static int64_t piece_of(const struct tb_call *c, const struct tb_lane *lane)
 {
-    int64_t most = (int64_t)lane->piece;
+    int64_t most = (int64_t)lane->piece / width(c);
     int64_t unit = is_reduction(c) ? c->type->layout->size : 1;
     return unit ? most / unit * unit : most;
 }
 
-bool tb_direct_fits(const struct tb_call *c, const struct tb_lane *lane)
+/* Bytes of a block that go into each turn. */
+static int64_t choose_piece(const struct tb_call *c, const struct tb_lane *lane,
+                            int64_t bytes)
+{
+    bool is_vector = c->kind == TB_COLL_BCAST || is_reduction(c);
+    int64_t most = (int64_t)(is_vector ? lane->piece : lane->room);
+    return TB_LIKELY(bytes <= most / width(c)) ? bytes : piece_of(c, lane);
+}
+
+static uint64_t turns_of(int64_t bytes, int64_t piece)
+{
+    return bytes ? (uint64_t)((bytes + piece - 1) / piece) : 1;
+}
+
+uint64_t tb_direct_slots(const struct tb_call *c, const struct tb_lane *lane)
 {
     int64_t bytes = tb_direct_bytes(c);
-    if (bytes < 0)
-        return false;
-    return can_be_cut(c) ? piece_of(c, lane) > 0
-                         : (uint64_t)bytes <= lane->room;
+    if (bytes < 0 || piece_of(c, lane) == 0)
+        return 0;
+    return turns_of(bytes, choose_piece(c, lane, bytes));
 }
 
-uint64_t tb_slots_turns(struct tb_direct *d)
+void tb_slots_init(struct tb_direct *d)
 {
     d->posted = d->taken = 0;
-    d->piece = d->bytes;
-    if (TB_LIKELY(d->bytes <= (int64_t)d->lane->piece) || !can_be_cut(d->call))
-        return 1;
-    d->piece = piece_of(d->call, d->lane);
-    return (uint64_t)((d->bytes + d->piece - 1) / d->piece);
+    d->piece = choose_piece(d->call, d->lane, d->bytes);
+    d->turns =
+        TB_LIKELY(d->piece == d->bytes) ? 1 : turns_of(d->bytes, d->piece);
 }
 
-/* Where the k-th piece begins in the vector, and its bytes. */
+/* Where the k-th piece begins in its block, and its bytes. */
 static int64_t start_of(const struct tb_direct *d, uint64_t k)
 {
     return (int64_t)k * d->piece;
@@ -70,35 +84,42 @@ static void pack(struct tb_part from, int64_t start, void *to, int64_t bytes)
         tb_layout_pack(from.layout, from.buf, start, to, bytes);
 }
 
-/* What this rank gives. */
+/* What this rank gives to all. */
 static struct tb_part given(const struct tb_call *c)
 {
-    int n = c->comm->size;
-    switch (c->kind) {
-    case TB_COLL_BCAST:
+    if (c->kind == TB_COLL_BCAST)
         return tb_block(&c->recv, 0);
-    case TB_COLL_ALLGATHER:
-        return c->in_place ? tb_block(&c->recv, c->comm->rank)
-                           : tb_block(&c->send, 0);
-    case TB_COLL_ALLTOALL:
-        return tb_block_range(c->in_place ? &c->recv : &c->send, 0, n);
-    case TB_COLL_SCATTER:
-        return tb_block_range(&c->send, 0, n);
-    default:
-        return tb_block(&c->send, 0);
-    }
+    if (c->kind == TB_COLL_ALLGATHER && c->in_place)
+        return tb_block(&c->recv, c->comm->rank);
+    return tb_block(&c->send, 0);
+}
+
+/* A piece of the block for each rank, side by side; this one's own is not
+ * needed. */
+static void pack_each(const struct tb_direct *d, char *to)
+{
+    const struct tb_call *c = d->call;
+    int64_t start = start_of(d, d->posted), bytes = length_of(d, d->posted);
+    bool is_back = c->in_place && c->kind == TB_COLL_ALLTOALL;
+    for (int i = 0; i < c->comm->size; i++)
+        if (i != c->comm->rank)
+            pack(tb_block(is_back ? &c->recv : &c->send, i), start,
+                 to + i * bytes, bytes);
 }
 
 static bool post_piece(struct tb_direct *d)
 {
     uint64_t turn = d->turn + d->posted;
     int64_t bytes = length_of(d, d->posted);
-    void *block = tb_lane_block(d->lane, turn, (size_t)bytes);
+    size_t all = (size_t)(bytes * width(d->call));
+    void *block = tb_lane_block(d->lane, turn, all);
     if (!block)
         return false;
-    if (bytes)
+    if (width(d->call) > 1)
+        pack_each(d, block);
+    else if (bytes)
         pack(given(d->call), start_of(d, d->posted), block, bytes);
-    tb_lane_post(d->lane, turn, d->what, (size_t)bytes);
+    tb_lane_post(d->lane, turn, d->what, all);
     d->posted++;
     return true;
 }
@@ -106,21 +127,17 @@ static bool post_piece(struct tb_direct *d)
 /* ------------------------------------------------------------------- taking */
 
 /* Copies what rank i has posted for this one. */
-static void take(struct tb_direct *d, int i, const void *block)
+static void take(struct tb_direct *d, int i, const char *block)
 {
     const struct tb_call *c = d->call;
     bool is_one = c->kind == TB_COLL_BCAST || c->kind == TB_COLL_SCATTER;
-    if (d->bytes == 0)
+    int64_t bytes = length_of(d, d->taken);
+    if (bytes == 0)
         return;
     struct tb_part to = tb_block(&c->recv, is_one ? 0 : i);
-    if (c->kind == TB_COLL_BCAST) {
-        tb_layout_unpack(to.layout, to.buf, start_of(d, d->taken), block,
-                         length_of(d, d->taken));
-        return;
-    }
-    if (c->kind == TB_COLL_ALLTOALL || c->kind == TB_COLL_SCATTER)
-        block = (const char *)block + c->comm->rank * tb_part_bytes(to);
-    tb_layout_unpack(to.layout, to.buf, 0, block, tb_part_bytes(to));
+    if (width(c) > 1)
+        block += c->comm->rank * bytes;
+    tb_layout_unpack(to.layout, to.buf, start_of(d, d->taken), block, bytes);
 }
 
 /* Rank i's contribution to the piece, as data. This rank's own is at hand,
@@ -197,7 +214,7 @@ static bool take_piece(struct tb_direct *d)
 {
     const struct tb_call *c = d->call;
     uint64_t turn = d->turn + d->taken, what;
-    size_t bytes = (size_t)length_of(d, d->taken);
+    size_t bytes = (size_t)(length_of(d, d->taken) * width(c));
     for (uint64_t left = d->pending; left; left &= left - 1) {
         int i = __builtin_ctzll(left);
         const void *block = tb_lane_look(d->lane, i, turn, bytes, &what);
