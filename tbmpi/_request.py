@@ -7,8 +7,7 @@ capitals wait or test; those in small letters also return the received objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 from tbmpi._exception import Exception as MPIException
@@ -16,6 +15,7 @@ from tbmpi._ffi import check, ffi, lib
 from tbmpi._handle import Handle
 from tbmpi._status import Status, pointer
 
+NULL = lib.MPI_REQUEST_NULL
 Loader = Callable[[Any], Any]
 
 
@@ -24,7 +24,7 @@ class Request(Handle):
 
     __slots__ = ("_keep", "_load", "_p")
     _ctype = "MPI_Request"
-    _null = lib.MPI_REQUEST_NULL
+    _null = NULL
 
     _p: Any  # the C handle, in memory of its own: MPI changes it
     _keep: Any  # what must live as long as the operation
@@ -117,7 +117,7 @@ class Request(Handle):
 
     def _settle(self) -> None:
         """Lets go of what a finished operation held; persistent ones keep it."""
-        if self._p[0] == self._null:
+        if self._p[0] == NULL:
             self._keep = self._load = None
 
     # -------------------------------------------------------------- many
@@ -127,8 +127,11 @@ class Request(Handle):
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> Literal[True]:
         """Blocks until all are complete; `statuses` is filled if given."""
-        with _several(requests, statuses) as (many, found):
-            _check_all(lib.MPI_Waitall(len(requests), many, found), found)
+        batch = _Batch(requests)
+        try:
+            batch.call(lib.MPI_Waitall, batch.found)
+        finally:
+            _write_back(statuses, batch.found, len(requests))
         return True
 
     @classmethod
@@ -137,9 +140,12 @@ class Request(Handle):
     ) -> list[Any]:
         """Blocks until all are complete; their received objects."""
         loads = [request._load for request in requests]
-        with _several(requests, statuses) as (many, found):
-            _check_all(lib.MPI_Waitall(len(requests), many, found), found)
-        return [load(found + i) if load else None for i, load in enumerate(loads)]
+        batch = _Batch(requests)
+        try:
+            batch.call(lib.MPI_Waitall, batch.found)
+        finally:
+            _write_back(statuses, batch.found, len(requests))
+        return _objects(loads, batch.found)
 
     @classmethod
     def Testall(
@@ -155,12 +161,12 @@ class Request(Handle):
         """Whether all are complete, and their received objects if so."""
         flag = ffi.new("int *")
         loads = [request._load for request in requests]
-        with _several(requests, statuses) as (many, found):
-            _check_all(lib.MPI_Testall(len(requests), many, flag, found), found)
-        if not flag[0]:
-            return False, None
-        objects = [load(found + i) if load else None for i, load in enumerate(loads)]
-        return True, objects
+        batch = _Batch(requests)
+        try:
+            batch.call(lib.MPI_Testall, flag, batch.found)
+        finally:
+            _write_back(statuses, batch.found, len(requests))
+        return (True, _objects(loads, batch.found)) if flag[0] else (False, None)
 
     @classmethod
     def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
@@ -174,8 +180,7 @@ class Request(Handle):
         """Blocks until one is complete; its index and received object."""
         place, found = ffi.new("int *"), _own(status)
         loads = [request._load for request in requests]
-        with _several(requests, None) as (many, _):
-            check(lib.MPI_Waitany(len(requests), many, place, found))
+        _Batch(requests).call(lib.MPI_Waitany, place, found)
         return place[0], _loaded(loads, place[0], found)
 
     @classmethod
@@ -192,8 +197,7 @@ class Request(Handle):
         """As Testany, and the received object."""
         place, flag, found = ffi.new("int *"), ffi.new("int *"), _own(status)
         loads = [request._load for request in requests]
-        with _several(requests, None) as (many, _):
-            check(lib.MPI_Testany(len(requests), many, place, flag, found))
+        _Batch(requests).call(lib.MPI_Testany, place, flag, found)
         value = _loaded(loads, place[0], found) if flag[0] else None
         return place[0], bool(flag[0]), value
 
@@ -241,8 +245,7 @@ class Prequest(Request):
     @classmethod
     def Startall(cls, requests: Sequence[Prequest]) -> None:
         """Starts several operations."""
-        with _several(requests, None) as (many, _):
-            check(lib.MPI_Startall(len(requests), many))
+        _Batch(requests).call(lib.MPI_Startall)
 
 
 def _own(status: Status | None) -> Any:
@@ -250,25 +253,37 @@ def _own(status: Status | None) -> Any:
     return ffi.new("MPI_Status *") if status is None else status._s
 
 
+def _objects(loads: list[Loader | None], found: Any) -> list[Any]:
+    return [load(found + i) if load else None for i, load in enumerate(loads)]
+
+
 def _loaded(loads: list[Loader | None], place: int, status: Any) -> Any:
     load = loads[place] if place != lib.MPI_UNDEFINED else None
     return load(status) if load else None
 
 
-@contextmanager
-def _several(
-    requests: Sequence[Request], statuses: list[Status] | None
-) -> Iterator[tuple[Any, Any]]:
-    """Handles of requests and statuses as C arrays; both are written back."""
-    many = ffi.new("MPI_Request[]", [request._p[0] for request in requests])
-    found = ffi.new("MPI_Status[]", max(len(requests), 1))
-    try:
-        yield many, found
-    finally:
-        for request, handle in zip(requests, many, strict=True):
-            request._p[0] = handle
-            request._settle()
-        _write_back(statuses, found, len(requests))
+class _Batch:
+    """Handles of several requests, and their statuses, as C arrays."""
+
+    __slots__ = ("_requests", "found", "many")
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._requests = requests
+        self.many = ffi.new("MPI_Request[]", [request._p[0] for request in requests])
+        self.found = ffi.new("MPI_Status[]", len(requests) or 1)
+
+    def call(self, function: Any, *more: Any) -> None:
+        """Calls with count and handles in front; the requests learn what came."""
+        many, count = self.many, len(self._requests)
+        try:
+            code = function(count, many, *more)
+        finally:
+            for request, handle in zip(self._requests, many, strict=True):
+                request._p[0] = handle
+                if handle == NULL:
+                    request._keep = request._load = None
+        if code:
+            _check_all(code, self.found)
 
 
 def _check_all(code: int, statuses: Any) -> None:
@@ -297,10 +312,11 @@ def _some(
     count = len(requests)
     done, places = ffi.new("int *"), ffi.new("int[]", max(count, 1))
     loads = [request._load for request in requests]
-    with _several(requests, None) as (many, found):
-        _check_all(function(count, many, done, places, found), found)
+    batch = _Batch(requests)
+    batch.call(function, done, places, batch.found)
     if done[0] == lib.MPI_UNDEFINED:
         return None, None
     indices = list(places[0 : done[0]])
-    _write_back(statuses, found, done[0])
-    return indices, [_loaded(loads, i, found + k) for k, i in enumerate(indices)]
+    _write_back(statuses, batch.found, done[0])
+    objects = [_loaded(loads, i, batch.found + k) for k, i in enumerate(indices)]
+    return indices, objects

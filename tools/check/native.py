@@ -17,7 +17,7 @@ SANITIZERS = {"asan": "address,undefined", "tsan": "thread"}
 SANITIZED_SLOWER = 4.0
 # A finding ends the program with a code of its own, so that it is not missed.
 SANITIZER_ENV = {
-    "ASAN_OPTIONS": "detect_leaks=0:exitcode=97",
+    "ASAN_OPTIONS": "exitcode=97",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     "TSAN_OPTIONS": "halt_on_error=1:exitcode=97",
 }
