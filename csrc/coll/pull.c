@@ -13,6 +13,7 @@
  */
 #include "coll/direct.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define PIECE 262144
@@ -109,15 +110,19 @@ static void copy_from(struct tb_direct *d, int i, uint64_t address,
         d->err = tb_fail(TB_ERR_OTHER, "rank %d could not give its data", i);
         return;
     }
-    tb_err err =
-        tb_process_read(d->lane->peers[i].pid, address + (uint64_t)from, to,
-                        (size_t)bytes, &done);
-    if (err)
-        d->err = tb_fail(TB_ERR_BUFFER,
-                         "cannot read the %lld bytes that rank %d gives: is "
-                         "its buffer as long as its count says? If the system "
-                         "forbids it, set TBMPI_SINGLE_COPY=off",
-                         (long long)bytes, i);
+    errno = 0;
+    if (!tb_process_read(d->lane->peers[i].pid, address + (uint64_t)from, to,
+                         (size_t)bytes, &done))
+        return;
+    if (errno == ESRCH)
+        d->err = tb_fail(TB_ERR_PROC_ABORTED, "rank %d has ended", i);
+    else
+        d->err =
+            tb_fail(TB_ERR_BUFFER,
+                    "cannot read the %lld bytes that rank %d gives: is its "
+                    "buffer as long as its count says? If the system forbids "
+                    "it, set TBMPI_SINGLE_COPY=off",
+                    (long long)bytes, i);
 }
 
 /* ------------------------------------------------------------ moving data */
