@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The conformance runner's own judgement: testlists, expectations, HPCC's output."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -224,7 +225,8 @@ def test_hpcc_output(old, new, complaint):
 def test_a_program_that_hangs_is_ended_with_its_children(tmp_path):
     from bounded import descendants, run_bounded
 
-    script = "trap '' TERM; setsid sleep 77.125 & sleep 77.125 & wait; wait"
+    nap = f"sleep 77.{os.getpid()}"  # of this run alone
+    script = f"trap '' TERM; setsid {nap} & {nap} & wait; wait"
     outcome = run_bounded(
         ["sh", "-c", script], cwd=tmp_path, log=tmp_path / "log", limit=0.5
     )
@@ -233,5 +235,5 @@ def test_a_program_that_hangs_is_ended_with_its_children(tmp_path):
     listing = subprocess.run(
         ["ps", "-A", "-o", "pid=,args="], capture_output=True, text=True
     ).stdout
-    assert "sleep 77.125" not in listing
+    assert nap not in listing
     assert descendants(2**22) == {}
