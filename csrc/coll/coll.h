@@ -12,7 +12,9 @@
  *   select.c                    which algorithm: one table
  *   barrier.c bcast.c …         the algorithms (build.h), one file a family
  *   sched.c scratch.c           schedules (sched.h): what algorithms produce
- *   commons.c direct.c          small ones through memory shared on a machine
+ *   run.c                       from the call to its end
+ *   direct.c slots.c pull.c     through memory, for ranks of one machine
+ *   commons.c                   … and what such ranks share: lanes
  */
 #ifndef TB_COLL_H
 #define TB_COLL_H

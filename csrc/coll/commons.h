@@ -34,6 +34,8 @@ struct tb_posted {
     };
 };
 
+_Static_assert(sizeof(struct tb_posted) == TB_LINE, "one slot, one line");
+
 struct tb_lane_memory {
     _Alignas(TB_LINE) _Atomic uint64_t finished; /* the last such turn */
     struct tb_posted slots[TB_LANE_SLOTS];

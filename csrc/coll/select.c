@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll/select.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "mpi/world.h"
@@ -54,7 +55,7 @@ static const struct tb_choice table[] = {
     ROW(GATHER, "binomial", gather_binomial, INTRA, 8, ALL, 0, 2 * K),
     ROW(GATHER, "linear", gather_linear, 0, 1, ALL, 0, ANY),
     ROW(GATHERV, "linear", gather_linear, 0, 1, ALL, 0, ANY),
-    BY_SLOTS(SCATTER, 0, 2, ALL, ANY),
+    BY_SLOTS(SCATTER, TB_IF_SHORT, 2, ALL, ANY),
     ROW(SCATTER, "binomial", scatter_binomial, INTRA, 8, ALL, 0, 2 * K),
     ROW(SCATTER, "linear", scatter_linear, 0, 1, ALL, 0, ANY),
     ROW(SCATTERV, "linear", scatter_linear, 0, 1, ALL, 0, ANY),
@@ -177,6 +178,22 @@ static bool has_choice(int kind, const char *name)
     return false;
 }
 
+/* The names of a collective's algorithms, each once. */
+static void list_choices(int kind, char *out, size_t room)
+{
+    const struct tb_choice *first = index_.first[kind], *c = first;
+    size_t n = 0;
+    out[0] = 0;
+    for (; !is_end(c) && c->kind == kind && n < room; c++) {
+        const struct tb_choice *same = first;
+        while (strcmp(same->name, c->name))
+            same++;
+        if (same == c)
+            n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "",
+                                  c->name);
+    }
+}
+
 static tb_err force(const char *item, size_t n)
 {
     const char *equals = memchr(item, '=', n);
@@ -191,11 +208,13 @@ static tb_err force(const char *item, size_t n)
     size_t length = TB_MIN(n - word - 1, sizeof index_.forced[kind] - 1);
     memcpy(name, equals + 1, length);
     name[length] = 0;
-    if (!has_choice(kind, name))
-        return tb_fail(TB_ERR_ARG,
-                       "TBMPI_COLL: there is no algorithm \"%s\" for %s", name,
-                       word_of(kind));
-    return TB_OK;
+    if (has_choice(kind, name))
+        return TB_OK;
+    char all[160];
+    list_choices(kind, all, sizeof all);
+    return tb_fail(TB_ERR_ARG,
+                   "TBMPI_COLL: there is no algorithm \"%s\" for %s, but %s",
+                   name, word_of(kind), all);
 }
 
 static tb_err prepare(void)

@@ -741,7 +741,8 @@ static void use_type(int i)
 
 static void try_choice(const struct tb_choice *choice)
 {
-    static const int64_t many[] = {0, 1, 3, 50};
+    /* The last is for algorithms that cut messages to pieces. */
+    static const int64_t many[] = {0, 1, 3, 50, 5000};
     struct trial t = {.kind = (enum tb_coll_kind)choice->kind};
     bool reduces = t.kind >= TB_COLL_REDUCE;
     for (int type = 0; type < 2; type++)
@@ -751,6 +752,8 @@ static void try_choice(const struct tb_choice *choice)
                                         .comm = &ranks[0].comm,
                                         .op = reduces ? &ops[t.op] : NULL};
                 t.count = many[i];
+                if (t.count > 50 && t.kind != TB_COLL_BCAST)
+                    continue;
                 use_type(type);
                 if (tb_choice_suits(choice, &probe))
                     try_roots(&t, choice);
