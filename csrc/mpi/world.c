@@ -157,6 +157,7 @@ tb_err tb_finalize(void)
     tb_world.phase = TB_AFTER_FINALIZE;
     for (size_t i = TB_COUNT_OF(chapters); i-- > 0;)
         chapters[i].fini();
+    tb_coll_fini(); /* after the communicators, which give their lanes back */
     tb_world.note->state = TB_STATE_FINALIZED;
     tb_world.note = &own_note;
     tb_engine_close(tb_world.engine);
