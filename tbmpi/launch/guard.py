@@ -1,111 +1,276 @@
 # SPDX-License-Identifier: MIT
-"""Ends the ranks when the launcher is killed and cannot do it itself.
+"""The guard: parent of the ranks, and their end when the launcher dies.
 
-The guard is a small child process in a session of its own. It reads from a
-pipe which sessions belong to the job, and does nothing until the pipe ends.
-The launcher holds the only other end, so that happens at its death, however
-it died. It works for any program, also one that is no MPI program, on any
-Unix, and needs no code between fork and exec of a rank.
+A small process in a session of its own that starts processes when it is told
+to, each in a process group of its own, and tells when they have ended. All of
+a job is one session, for two reasons. Whatever a rank starts stays in it, so
+nothing is lost sight of. And Linux's autogroup scheduling shares processors
+between sessions first: ranks in different ones cannot yield to each other,
+which makes a barrier of four on two processors five times slower.
+
+The launcher holds the other end of the guard's only connection. When that
+ends, however the launcher died, the guard ends the session. It works for any
+program, also one that is no MPI program, on any Unix, and needs no code
+between fork and exec of a rank.
+
+On the connection: orders as a length, a pickle and descriptors; in return
+lines of text, `+PID`, `!ERRNO`, `-PID STATUS` and `=`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import resource
+import select
 import signal
+import socket
+import struct
+import subprocess
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from tbmpi.launch.sessions import Doom, started_by
+from tbmpi.launch.segment import out_of_the_way
+from tbmpi.launch.sessions import Doom, Session
 
 GRACE = 0.5
 GIVE_UP = 5.0
 STEP = 0.02
-LOOK = 0.3
+LENGTH = struct.Struct("=I")
+MOST_DESCRIPTORS = 64
+SYNC = 0  # the length of an order that only wants an answer
+CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A process to start.
+
+    `standard` are our descriptors of its 0, 1 and 2; `handed` maps variables
+    of its environment to descriptors of ours that it inherits, each under a
+    number that the variable tells it.
+    """
+
+    argv: tuple[str, ...]
+    program: str
+    cwd: str
+    env: Mapping[str, str]
+    standard: tuple[int, int, int]
+    handed: Mapping[str, int]
+
+
+class GuardLost(Exception):
+    """Somebody has killed the guard; nobody waits for the ranks any more."""
 
 
 class Guard:
-    """The launcher's side."""
+    """The launcher's side. Ended processes are told once, by take_ended()."""
 
     def __init__(self) -> None:
         """Forks the guard. Call it before threads and the event loop exist."""
-        reader, self._pipe = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self._wire, theirs = socket.socketpair()
+        self._rest = b""
+        self._ended: list[tuple[int, int]] = []
+        self._answers: list[str] = []
+        self.pid = os.fork()
+        if self.pid == 0:
             try:
-                _guard(reader)
+                _Keeper(out_of_the_way(theirs.detach())).serve()
             finally:
                 os._exit(0)
-        os.close(reader)
+        theirs.close()
 
-    def watch(self, sid: int) -> None:
-        """The session is to end with the launcher."""
-        self._tell(f"+{sid}\n")
+    def fileno(self) -> int:
+        """Readable when there is something for take_ended()."""
+        return self._wire.fileno()
 
-    def forget(self, sid: int) -> None:
-        """The session has ended; its number may soon be another's."""
-        self._tell(f"-{sid}\n")
+    def start(self, order: Order) -> int:
+        """Starts a process; its number, which is its process group's too.
+
+        Raises OSError when it cannot be run, GuardLost.
+        """
+        handed = tuple(order.handed)
+        words = (order.argv, order.program, order.cwd, dict(order.env), handed)
+        body = pickle.dumps(words)
+        descriptors = [*order.standard, *order.handed.values()]
+        answer = self._ask(LENGTH.pack(len(body)), descriptors, body)
+        if answer[0] == "!":
+            number = int(answer[1:])
+            raise OSError(number, os.strerror(number))
+        return int(answer[1:])
+
+    def look(self) -> None:
+        """Makes sure that who has ended by now is known to take_ended()."""
+        self._ask(LENGTH.pack(SYNC), [], b"")
+
+    def take_ended(self) -> list[tuple[int, int]]:
+        """Processes that have ended: (number, exit code or minus the signal).
+
+        Does not wait. Raises GuardLost.
+        """
+        if not self._ended:
+            self._receive(wait=False)
+        ended, self._ended = self._ended, []
+        return ended
 
     def close(self) -> None:
-        """Dismisses the guard and waits for it; sessions still known end."""
-        self._tell("=0\n")
-        os.close(self._pipe)
+        """Dismisses the guard and waits for it; what is left of the job ends."""
+        self._wire.close()
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+            os.waitpid(self.pid, 0)
 
-    def _tell(self, line: str) -> None:
-        # A guard that somebody killed is no reason to end the job.
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._pipe, line.encode())
+    def _ask(self, head: bytes, descriptors: list[int], body: bytes) -> str:
+        try:
+            self._wire.setblocking(True)
+            if descriptors:
+                socket.send_fds(self._wire, [head], descriptors)
+                head = b""
+            self._wire.sendall(head + body)
+        except OSError as why:
+            raise GuardLost from why
+        while not self._answers:
+            self._receive(wait=True)
+        return self._answers.pop(0)
 
-
-def _guard(reader: int) -> None:
-    launcher = os.getppid()
-    os.setsid()
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)
-    _close_all_but(reader)
-    sids: set[int] = set()
-    dismissed = False
-    rest = b""
-    while data := os.read(reader, 65536):
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            sid = int(line[1:])
-            if line.startswith(b"+"):
-                sids.add(sid)
-            elif line.startswith(b"-"):
-                sids.discard(sid)
+    def _receive(self, *, wait: bool) -> None:
+        self._wire.setblocking(wait)
+        try:
+            data = self._wire.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError as why:
+            raise GuardLost from why
+        if not data:
+            raise GuardLost
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in map(bytes.decode, lines):
+            if line.startswith("-"):
+                pid, status = line[1:].split()
+                self._ended.append((int(pid), int(status)))
             else:
-                dismissed = True
-    _end(sids, None if dismissed else launcher)
+                self._answers.append(line)
 
 
-def _close_all_but(reader: int) -> None:
+class _Keeper:
+    """The guard's own side of the connection."""
+
+    def __init__(self, wire: int) -> None:
+        os.setsid()
+        _close_all_but(wire)
+        self._wire = socket.socket(fileno=wire)
+        self._woken, waker = os.pipe()
+        for fd in (self._woken, waker):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _do_nothing)
+        for signum in CAUGHT:
+            # A handler, so that ranks start with the default; what the
+            # launcher's own parent ignored stays ignored.
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                signal.signal(signum, _do_nothing)
+
+    def serve(self) -> None:
+        """Obeys until the launcher has gone, then ends the session."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                ready, _, _ = select.select([self._wire, self._woken], [], [])
+                if self._woken in ready:
+                    os.read(self._woken, 4096)
+                    self._tell_ended()
+                if self._wire in ready:
+                    self._obey()
+        _end_session()
+
+    def _obey(self) -> None:
+        head, descriptors, _, _ = socket.recv_fds(
+            self._wire, LENGTH.size, MOST_DESCRIPTORS
+        )
+        (length,) = LENGTH.unpack(head + self._read(LENGTH.size - len(head)))
+        if length == SYNC:
+            self._tell_ended()
+            self._wire.sendall(b"=\n")
+            return
+        words = pickle.loads(self._read(length))
+        try:
+            pid = _start(words, descriptors)
+        except OSError as why:
+            self._wire.sendall(b"!%d\n" % (why.errno or 0))
+        else:
+            self._wire.sendall(b"+%d\n" % pid)
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._wire.recv(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    def _tell_ended(self) -> None:
+        lines = []
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                lines.append(b"-%d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
+        self._wire.sendall(b"".join(lines))
+
+
+def _start(words: tuple, descriptors: list[int]) -> int:
+    argv, program, cwd, env, names = words
+    inherited = [out_of_the_way(os.dup(fd)) for fd in descriptors[3:]]
+    for name, fd in zip(names, inherited, strict=True):
+        env[name] = str(fd)
+    stdin, stdout, stderr = descriptors[:3]
+    try:
+        process = subprocess.Popen(
+            argv,
+            executable=program,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=inherited,
+            process_group=0,
+        )
+    finally:
+        for fd in inherited:
+            os.close(fd)
+    process.returncode = 0  # it is waited for by its number
+    return process.pid
+
+
+def _do_nothing(_signum: int, _frame: object) -> None:
+    """A signal that only has to wake the guard, or not to end it."""
+
+
+def _close_all_but(wire: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     last = 65536 if limit == resource.RLIM_INFINITY else limit
-    os.closerange(3, reader)
-    os.closerange(max(3, reader + 1), last)
+    os.closerange(3, wire)
+    os.closerange(wire + 1, last)
 
 
-def _end(sids: set[int], killed: int | None) -> None:
-    """Ends the sessions, and those that a killed launcher had not told of.
-
-    It may have been killed just when it had started a rank, which is not to be
-    recognised before its exec: so look for a while.
-    """
+def _end_session() -> None:
     doom = Doom()
-    start = now = time.monotonic()
-    look = start + LOOK if killed else start
-    for sid in sids:
-        doom.add(sid, start, start + GRACE)
-    while now < look or (doom.sids and now < start + GIVE_UP):
-        if killed and now < look:
-            for sid in started_by(killed):
-                doom.add(sid, start, start + GRACE)
+    now = time.monotonic()
+    limit = now + GIVE_UP
+    doom.add(Session(os.getpid()), now, now + GRACE)
+    while doom.condemned and now < limit:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         doom.step(now)
         time.sleep(STEP)
         now = time.monotonic()

@@ -133,6 +133,13 @@ class Job:
             self._rank_ended(rank, status)
         self._look_for_waiters()
 
+    def ranks_lost(self) -> None:
+        """Somebody killed the process that waits for the ranks."""
+        if not self._node.closing:
+            what = "the guard of this job, which started its ranks, was killed"
+            self._say(f"{PREFIX}{what}; the job ends with it")
+        self._fail(Failure(FAILED))
+
     def _rank_ended(self, rank: int, status: int) -> None:
         stage = self._server.stage(rank)
         if self._node.closing:
@@ -161,7 +168,7 @@ class Job:
         self._fail(Failure(FAILED, ended, what))
 
     def _abort(self) -> None:
-        self._node.reap()
+        self._node.look()
         self._fail(self._by_abort())
 
     def _by_abort(self) -> Failure:
@@ -235,7 +242,7 @@ class Job:
         """The rank's MPI process, which a shell may have started."""
         leader = self._node.processes[rank].pid
         with contextlib.suppress(OSError):
-            if note.pid and os.getsid(note.pid) == leader:
+            if note.pid and os.getsid(note.pid) == self._guard.pid:
                 return note.pid
         return leader
 
@@ -267,8 +274,8 @@ class Job:
             self._node.end(0.0, 0.0)
 
     def _stop(self) -> None:
-        # SIGTSTP does nothing to a group without a parent in its session, and
-        # that is what the ranks' groups are. The guard has no terminal.
+        # What is sent to us as SIGTSTP a program may catch and ignore; a job
+        # of which one rank goes on would be no better off.
         self._node.signal_groups(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -278,12 +285,8 @@ def run(plan: Plan) -> int:
 
     Raises LaunchError when it could not be started; nothing is left then.
     """
-    guard = Guard()
-    try:
-        with contextlib.closing(guard):
-            return asyncio.run(_run(plan, guard))
-    finally:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with contextlib.closing(Guard()) as guard:
+        return asyncio.run(_run(plan, guard))
 
 
 async def _run(plan: Plan, guard: Guard) -> int:

@@ -19,7 +19,6 @@ from tbmpi import _paths
 from tbmpi.launch import hosts
 from tbmpi.launch.errors import NOT_EXECUTABLE, NOT_FOUND, LaunchError
 from tbmpi.launch.options import AppRequest, OutputRequest, Request, seconds
-from tbmpi.launch.sessions import LAUNCHER
 
 MAX_RANKS = 4096
 
@@ -167,7 +166,6 @@ def _rank_variables(rank: int, size: int) -> dict[str, str]:
         "OMPI_COMM_WORLD_LOCAL_SIZE": str(size),
         "TBMPI_RANK": str(rank),
         "TBMPI_SIZE": str(size),
-        LAUNCHER: str(os.getpid()),
     }
 
 

@@ -12,20 +12,19 @@ import asyncio
 import contextlib
 import os
 import resource
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from typing import IO, Protocol
 
-from tbmpi.launch import segment, sessions
+from tbmpi.launch import segment
 from tbmpi.launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, LaunchError
 from tbmpi.launch.feed import Feed
-from tbmpi.launch.guard import Guard
+from tbmpi.launch.guard import Guard, GuardLost, Order
 from tbmpi.launch.output import Sink, Source
 from tbmpi.launch.plan import Plan, RankPlan
 from tbmpi.launch.pmi import Channel
+from tbmpi.launch.sessions import Crowd, Doom, Group, Session, members
 
 # From SIGTERM to SIGKILL; with the rest of it, a failed job is gone in 2 s.
 GRACE = 1.0
@@ -50,20 +49,21 @@ class Events(Protocol):
     def ranks_ended(self, ended: Sequence[tuple[int, int]]) -> None:
         """Ranks have ended: (rank, exit code or minus the signal)."""
 
+    def ranks_lost(self) -> None:
+        """How the ranks end cannot be known any more: the guard was killed."""
+
 
 class RankProcess:
-    """One rank: its process and the launcher's ends of its descriptors."""
+    """One rank: its process and the launcher's ends of its descriptors.
 
-    def __init__(self, plan: RankPlan, process: subprocess.Popen[bytes]) -> None:
+    `pid` is its process, and also its process group.
+    """
+
+    def __init__(self, plan: RankPlan, pid: int) -> None:
         self.plan = plan
-        self.process = process
+        self.pid = pid
         self.channel: Channel | None = None
         self.sources: list[Source] = []
-
-    @property
-    def pid(self) -> int:
-        """Its process; also its process group and its session."""
-        return self.process.pid
 
 
 class LocalNode:
@@ -86,7 +86,8 @@ class LocalNode:
         self._memory = memory
         self._sinks = sinks
         self._events = events
-        self._doom = sessions.Doom()
+        self._doom = Doom()
+        self._session = Session(guard.pid)
         self._sweeper: asyncio.Task[None] | None = None
         self._feed: Feed | None = None
         self._changed = asyncio.Event()
@@ -103,7 +104,7 @@ class LocalNode:
         those that were.
         """
         _make_room(self._plan.size)
-        self._loop.add_signal_handler(signal.SIGCHLD, self.reap)
+        self._loop.add_reader(self._guard.fileno(), self.reap)
         if self._plan.stdin == "all":
             self._feed = Feed(self._loop)
         for plan in self._plan.ranks:
@@ -111,6 +112,7 @@ class LocalNode:
                 return
             self._start_rank(plan)
             await asyncio.sleep(0)
+            self.reap()  # an end told before the answer to a start wakes nobody
         if self._feed:
             self._feed.start()
 
@@ -118,20 +120,17 @@ class LocalNode:
         with contextlib.ExitStack() as ours:
             mine, theirs = socket.socketpair()
             ours.callback(mine.close)
-            wire = segment.out_of_the_way(theirs.detach())
+            wire = theirs.detach()
             theirs_too = [wire]
             ours.callback(_close, theirs_too)
             stdin = self._stdin(plan.rank, theirs_too)
             stdout, stdout_reader = self._stream(plan.rank, 1, theirs_too)
             stderr, stderr_reader = self._stream(plan.rank, 2, theirs_too)
-            handed = {"PMI_FD": str(wire), "TBMPI_SHM_FD": str(self._memory.fd)}
-            process = _spawn(
-                plan, handed, (stdin, stdout, stderr), (wire, self._memory.fd)
-            )
-            self._guard.watch(process.pid)
+            handed = {"PMI_FD": wire, "TBMPI_SHM_FD": self._memory.fd}
+            pid = _start(self._guard, plan, (stdin, stdout, stderr), handed)
             _close(theirs_too)
             ours.pop_all()
-        rank = RankProcess(plan, process)
+        rank = RankProcess(plan, pid)
         self.processes[plan.rank] = rank
         self.running.add(plan.rank)
         number = plan.rank
@@ -193,7 +192,7 @@ class LocalNode:
         """Signals the rank's own process: what it started knows nothing of it."""
         for rank in self.running:
             with contextlib.suppress(ProcessLookupError):
-                self.processes[rank].process.send_signal(signum)
+                os.kill(self.processes[rank].pid, signum)
 
     def signal_groups(self, signum: int) -> None:
         """Signals the rank and what it started, as a terminal would."""
@@ -201,24 +200,45 @@ class LocalNode:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.processes[rank].pid, signum)
 
+    def look(self) -> None:
+        """Makes sure that every rank that has ended by now is reported."""
+        with contextlib.suppress(GuardLost):
+            self._guard.look()
+        self.reap()
+
     def reap(self) -> None:
-        """Finds ranks that have ended. Each is reported once."""
+        """Hears of ranks that have ended. Each is reported once."""
+        try:
+            statuses = dict(self._guard.take_ended())
+        except GuardLost:
+            self._lose_guard()
+            return
         ended = []
         for number in sorted(self.running):
             rank = self.processes[number]
-            status = rank.process.poll()
-            if status is None:
-                continue
-            self.running.discard(number)
-            if rank.channel is not None:
-                rank.channel.drain()
-                rank.channel.close()
-            ended.append((number, status))
-            now = time.monotonic()
-            self._condemn(rank.pid, now + LINGER, now + LINGER + GRACE)
+            if rank.pid in statuses:
+                ended.append((number, statuses[rank.pid]))
+                self._take_leave(rank)
+                now = time.monotonic()
+                self._condemn(Group(rank.pid), now + LINGER, now + LINGER + GRACE)
         if ended:
             self._changed.set()
             self._events.ranks_ended(ended)
+
+    def _take_leave(self, rank: RankProcess) -> None:
+        self.running.discard(rank.plan.rank)
+        if rank.channel is not None:
+            rank.channel.drain()
+            rank.channel.close()
+
+    def _lose_guard(self) -> None:
+        """Nobody tells us of the ranks' ends now, so this is theirs."""
+        self._loop.remove_reader(self._guard.fileno())
+        self._events.ranks_lost()
+        self.end()
+        for number in sorted(self.running):
+            self._take_leave(self.processes[number])
+        self._changed.set()
 
     # --------------------------------------------------------------- ending
 
@@ -226,24 +246,22 @@ class LocalNode:
         """Begins to end all ranks and what they started; see gone()."""
         self.closing = True
         now = time.monotonic()
-        for number in self.running:
-            self._condemn(self.processes[number].pid, now + ask_in, now + kill_in)
-        for sid in self._doom.sids:
-            self._doom.add(sid, now + ask_in, now + kill_in)
+        self._condemn(self._session, now + ask_in, now + kill_in)
 
-    def _condemn(self, sid: int, ask: float, kill: float) -> None:
-        self._doom.add(sid, ask, kill)
+    def _condemn(self, crowd: Crowd, ask: float, kill: float) -> None:
+        self._doom.add(crowd, ask, kill)
+        if not self.running:
+            self._doom.add(self._session, ask, kill)
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = self._loop.create_task(self._sweep())
 
     async def _sweep(self) -> None:
         await asyncio.sleep(0 if self.closing or not self.running else STEP)
-        while self._doom.sids:
-            pids = frozenset(self.processes[number].pid for number in self.running)
-            for sid in self._doom.step(time.monotonic(), pids):
-                self._guard.forget(sid)
+        while self._doom.condemned:
+            running = frozenset(self.processes[number].pid for number in self.running)
+            self._doom.step(time.monotonic(), running)
             self._changed.set()
-            if self._doom.sids:
+            if self._doom.condemned:
                 await asyncio.sleep(STEP)
 
     async def gone(self) -> list[int]:
@@ -253,14 +271,14 @@ class LocalNode:
         system itself is stuck.
         """
         deadline = float("inf")
-        while self.running or self._doom.sids:
+        while self.running or self._doom.condemned:
             if self._sweeper is not None and self._sweeper.done():
                 self._sweeper.result()  # raises what stopped it
             if deadline == float("inf") and (self.closing or not self.running):
                 deadline = time.monotonic() + LINGER + GRACE + GIVE_UP
             if time.monotonic() > deadline:
-                left = sessions.members(self._doom.sids)
-                return sorted(pid for pids in left.values() for pid in pids)
+                left = members(self._doom.condemned)
+                return sorted({pid for pids in left.values() for pid in pids})
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), GIVE_UP)
@@ -294,25 +312,19 @@ def _close(descriptors: Iterable[int]) -> None:
         os.close(fd)
 
 
-def _spawn(
+def _start(
+    guard: Guard,
     plan: RankPlan,
-    handed: dict[str, str],
     standard: tuple[int, int, int],
-    inherited: tuple[int, ...],
-) -> subprocess.Popen[bytes]:
-    stdin, stdout, stderr = standard
+    handed: dict[str, int],
+) -> int:
+    order = Order(plan.argv, plan.program, plan.cwd, plan.env, standard, handed)
     try:
-        return subprocess.Popen(
-            plan.argv,
-            executable=plan.program,
-            cwd=plan.cwd,
-            env={**plan.env, **handed},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=inherited,
-            start_new_session=True,
-        )
+        return guard.start(order)
+    except GuardLost as why:
+        raise LaunchError(
+            f"cannot start rank {plan.rank}: the guard of this job was killed", FAILED
+        ) from why
     except BlockingIOError as why:
         raise LaunchError(
             f"cannot start rank {plan.rank}: the system allows no more processes "

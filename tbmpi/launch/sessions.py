@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Ending everything that a rank started.
+"""Ending everything that a rank, or the job, has started.
 
-Each rank leads a session of its own. Whatever it starts stays in that
-session, also in other process groups and when it ignores SIGTERM; only a
-process that calls setsid() has left the job, and says so by doing it. A
-session is also out of reach of the terminal: Ctrl-C and Ctrl-Z reach the
-launcher alone, which passes them on.
+All of a job is one session, led by the guard, and each rank leads a process
+group in it. What a rank starts stays in its group unless it makes others, and
+in the session even when it does or ignores SIGTERM; only a process that calls
+setsid() has left the job, and says so by doing it. A session is also out of
+reach of the terminal: Ctrl-C and Ctrl-Z reach the launcher alone, which passes
+them on.
 """
 
 from __future__ import annotations
@@ -20,36 +21,36 @@ from pathlib import Path
 
 HAS_PROC = Path("/proc/self/stat").exists()
 
-# In each rank's environment: the launcher's process number.
-LAUNCHER = "TBMPI_LAUNCHER"
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of one group, which a rank leads."""
+
+    number: int
 
 
-def members(sids: Iterable[int]) -> dict[int, list[int]]:
-    """The live processes of each session; zombies do not count."""
-    found: dict[int, list[int]] = {sid: [] for sid in sids}
-    if not found:
-        return found
-    for pid in _processes():
+@dataclass(frozen=True)
+class Session:
+    """The processes of a job, without the guard that leads its session."""
+
+    number: int
+
+
+Crowd = Group | Session
+
+
+def members(crowds: Iterable[Crowd]) -> dict[Crowd, list[int]]:
+    """The live processes of each; zombies do not count."""
+    found: dict[Crowd, list[int]] = {crowd: [] for crowd in crowds}
+    for pid in _processes() if found else []:
         try:
-            sid = os.getsid(pid)
+            group, session = Group(os.getpgid(pid)), Session(os.getsid(pid))
         except OSError:
             continue
-        if sid in found and not _is_zombie(pid):
-            found[sid].append(pid)
-    return found
-
-
-def started_by(launcher: int) -> set[int]:
-    """Sessions of processes that the launcher of that number started.
-
-    Found by what their environment says, so only where /proc shows it.
-    """
-    mark = f"{LAUNCHER}={launcher}".encode()
-    found = set()
-    for pid in _processes() if HAS_PROC else []:
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.add(os.getsid(pid))
+        mine = [crowd for crowd in (group, session) if crowd in found]
+        if mine and pid != session.number and not _is_zombie(pid):
+            for crowd in mine:
+                found[crowd].append(pid)
     return found
 
 
@@ -77,7 +78,7 @@ def _is_zombie(pid: int) -> bool:
 
 @dataclass
 class _Sentence:
-    """When a session is asked to end, and when it is made to."""
+    """When a crowd is asked to end, and when it is made to."""
 
     ask: float
     kill: float
@@ -85,54 +86,54 @@ class _Sentence:
 
 
 class Doom:
-    """Ends sessions: SIGTERM at one time, SIGKILL at a later one.
+    """Ends crowds: SIGTERM at one time, SIGKILL at a later one.
 
-    step() is called every few hundredths of a second until it returns an
-    empty set; it never blocks, so an event loop and a plain loop can use it.
+    step() is called every few hundredths of a second until nothing is
+    condemned any more; it never blocks, so an event loop and a plain loop can
+    use it.
     """
 
     def __init__(self) -> None:
-        self._sentences: dict[int, _Sentence] = {}
+        self._sentences: dict[Crowd, _Sentence] = {}
 
     @property
-    def sids(self) -> frozenset[int]:
-        """The sessions that are to end."""
+    def condemned(self) -> frozenset[Crowd]:
+        """What is to end."""
         return frozenset(self._sentences)
 
-    def add(self, sid: int, ask: float, kill: float) -> None:
-        """Condemns a session; the earlier of two sentences holds."""
-        old = self._sentences.get(sid)
+    def add(self, crowd: Crowd, ask: float, kill: float) -> None:
+        """Condemns a crowd; the earlier of two sentences holds."""
+        old = self._sentences.get(crowd)
         if old is None:
-            self._sentences[sid] = _Sentence(ask, kill)
+            self._sentences[crowd] = _Sentence(ask, kill)
         else:
             old.ask, old.kill = min(old.ask, ask), min(old.kill, kill)
 
-    def step(self, now: float, unreaped: frozenset[int] = frozenset()) -> set[int]:
-        """Sends what is due; returns the sessions that have ended.
+    def step(self, now: float, kept: frozenset[int] = frozenset()) -> None:
+        """Sends what is due, and forgets the crowds that have ended.
 
-        A session in `unreaped` has a leader that the caller still has to wait
-        for; it has not ended, whatever else is in it.
+        A group whose leader is in `kept` has not ended, whatever is in it: its
+        end has not been seen yet.
         """
-        ended = set()
-        for sid, pids in members(self._sentences).items():
-            sentence = self._sentences[sid]
-            if not pids and sid not in unreaped:
-                ended.add(sid)
-                del self._sentences[sid]
+        for crowd, pids in members(self._sentences).items():
+            sentence = self._sentences[crowd]
+            if not pids and crowd.number not in kept:
+                del self._sentences[crowd]
             elif now >= sentence.kill:
-                send(sid, pids, signal.SIGKILL)
+                send(crowd, pids, signal.SIGKILL)
             elif now >= sentence.ask and not sentence.asked:
                 sentence.asked = True
-                send(sid, pids, signal.SIGTERM)
-                send(sid, pids, signal.SIGCONT)
-        return ended
+                send(crowd, pids, signal.SIGTERM)
+                send(crowd, pids, signal.SIGCONT)
 
 
-def send(sid: int, pids: Iterable[int], signum: int) -> None:
-    """Signals a session: its first group at one stroke, then the others."""
-    with contextlib.suppress(OSError):
-        os.killpg(sid, signum)
+def send(crowd: Crowd, pids: Iterable[int], signum: int) -> None:
+    """Signals a crowd; a group at one stroke, so that none forks away."""
+    groups: set[int] = set()
     for pid in pids:
         with contextlib.suppress(OSError):
-            if os.getpgid(pid) != sid:
-                os.kill(pid, signum)
+            groups.add(os.getpgid(pid))
+    for group in groups:
+        with contextlib.suppress(OSError):
+            if group != crowd.number or isinstance(crowd, Group):
+                os.killpg(group, signum)

@@ -79,15 +79,16 @@ class Launcher:
 
     def ranks(self, job: subprocess.Popen[bytes]) -> list[int]:
         """The processes of a job's ranks."""
-        return [pid for pid in self.children(job) if "\0PMI_RANK=" in _environment(pid)]
+        guards = set(self.guards(job))
+        return [
+            pid
+            for pid, parent in _parents().items()
+            if parent in guards and "\0PMI_RANK=" in _environment(pid)
+        ]
 
-    def children(self, job: subprocess.Popen[bytes]) -> list[int]:
-        """All child processes of a launcher: its ranks and its guard."""
-        listing = subprocess.run(
-            ["ps", "-axo", "pid=,ppid="], capture_output=True, text=True
-        )
-        rows = [line.split() for line in listing.stdout.splitlines()]
-        return [int(row[0]) for row in rows if int(row[1]) == job.pid]
+    def guards(self, job: subprocess.Popen[bytes]) -> list[int]:
+        """The guard of a job; it is the launcher's only child."""
+        return [pid for pid, parent in _parents().items() if parent == job.pid]
 
     def survivors(self) -> list[int]:
         """Living processes with this test's mark."""
@@ -109,10 +110,19 @@ class Launcher:
         assert _segments(self.jobs) == []
 
     def clean(self) -> None:
-        """Ends what a failed test left."""
+        """Ends what a test left, and waits for its end."""
         for pid in self.survivors():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        self.wait_for(lambda: not self.survivors())
+
+
+def _parents() -> dict[int, int]:
+    listing = subprocess.run(
+        ["ps", "-axo", "pid=,ppid="], capture_output=True, text=True
+    )
+    rows = [line.split() for line in listing.stdout.splitlines()]
+    return {int(row[0]): int(row[1]) for row in rows}
 
 
 def _pids() -> list[int]:

@@ -279,12 +279,24 @@ def test_killing_the_launcher(launcher, delay):
     launcher.assert_nothing_left(within=GONE)
 
 
-def test_killing_the_guard_changes_nothing(launcher):
-    job = launcher.start("-n", "2", "sh", "-c", "sleep 0.8; echo done")
-    launcher.wait_for(lambda: len(launcher.ranks(job)) == 2)
-    (guard,) = set(launcher.children(job)) - set(launcher.ranks(job))
+def test_killing_the_guard_ends_the_job(launcher):
+    job = launcher.start("-n", "4", "sh", "-c", "trap '' TERM; sleep 30 & sleep 30")
+    launcher.wait_for(lambda: len(launcher.ranks(job)) == 4)
+    (guard,) = launcher.guards(job)
     os.kill(guard, signal.SIGKILL)
-    assert launcher.finish(job) == (0, "done\ndone\n", "")
+    code, out, err = launcher.finish(job, limit=5)
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "the guard of this job" in err
+
+
+def test_ranks_of_a_job_share_a_session_and_have_groups_of_their_own(launcher):
+    # Linux's autogroup shares processors between sessions first.
+    text = "print(os.getsid(0), os.getpgrp() == os.getpid())"
+    done = launcher.run("-n", "3", *launcher.python(f"import os; {text}"))
+    session, leads, *others = done.stdout.decode().split()
+    assert leads == "True"
+    assert others == [session, leads] * 2
 
 
 def test_a_mistake_in_the_launcher_hangs_nobody(launcher):
