@@ -162,7 +162,7 @@ def compiler_fingerprint(cc: str) -> str:
             [cc, "-show"], capture_output=True, text=True, timeout=60, check=True
         ).stdout
         said += subprocess.run(
-            [cc, "-E", "-P", "-dD", "-xc", "-"],
+            [cc, "-E", "-P", "-dD", "-x", "c", "-"],
             input="#include <mpi.h>\n",
             capture_output=True,
             text=True,
