@@ -5,7 +5,8 @@
     python3 tools/factgen.py --check    write nothing; fail if one is not as made
 
 The layout of the job's shared segment comes from the #defines of
-csrc/net/segment.h, the settings from the rows of csrc/base/config.h.
+csrc/net/segment.h, that of the pool from pool.h and relay.h beside it, the
+settings from the rows of csrc/base/config.h.
 """
 
 from __future__ import annotations
@@ -37,11 +38,19 @@ class FactError(Exception):
 
 def segment(source: str, text: str) -> str:
     """The constants of the segment's layout."""
+    return _constants(source, text, "The layout of the job's shared segment.")
+
+
+def pool(source: str, text: str) -> str:
+    """The constants of the pool's layout."""
+    return _constants(source, text, "The layout of a machine's pool.")
+
+
+def _constants(source: str, text: str, doc: str) -> str:
     lines = [f"{name} = {value}" for name, value in DEFINE.findall(text)]
     if not lines:
         raise FactError(f"{source}: no numeric #define TB_... found")
-    doc = '"""The layout of the job\'s shared segment."""\n\n'
-    return HEAD.format(source=source) + doc + "\n".join(lines) + "\n"
+    return HEAD.format(source=source) + f'"""{doc}"""\n\n' + "\n".join(lines) + "\n"
 
 
 def settings(source: str, text: str) -> str:
@@ -93,8 +102,9 @@ def _literal(c_text: str) -> str:
 
 
 OUTPUTS = {
-    "tbmpi/_gen/segment.py": ("csrc/net/segment.h", segment),
-    "tbmpi/_gen/settings.py": ("csrc/base/config.h", settings),
+    "tbmpi/_gen/segment.py": (("csrc/net/segment.h",), segment),
+    "tbmpi/_gen/pool.py": (("csrc/net/pool.h", "csrc/net/relay.h"), pool),
+    "tbmpi/_gen/settings.py": (("csrc/base/config.h",), settings),
 }
 
 
@@ -104,9 +114,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     check = parser.parse_args().check
     stale = []
-    for name, (source, make) in OUTPUTS.items():
+    for name, (sources, make) in OUTPUTS.items():
         try:
-            text = make(source, (ROOT / source).read_text(encoding="utf-8"))
+            texts = [(ROOT / source).read_text(encoding="utf-8") for source in sources]
+            text = make(" and ".join(sources), "\n".join(texts))
         except (FactError, OSError) as error:
             print(f"factgen: {error}", file=sys.stderr)
             return 2

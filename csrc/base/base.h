@@ -18,8 +18,10 @@
 #define TB_LINE 128
 #define TB_PAGE 16384
 
-/* What one transfer between caches moves here: the unit of ring records. */
-#if defined(__APPLE__) && defined(__aarch64__)
+/* What one transfer between caches moves here: the unit of ring records. A
+ * build may set another, to try what is usual elsewhere. */
+#if defined(TB_GRAIN)
+#elif defined(__APPLE__) && defined(__aarch64__)
 #define TB_GRAIN 128
 #else
 #define TB_GRAIN 64
@@ -271,6 +273,14 @@ uint64_t tb_clock_step(void);
  * performance cores on macOS. At least 1. */
 int tb_cpus(void);
 
+/* The same as a set, a bit a processor, so that the sets of several processes
+ * can be united; numbers beyond the last bit fold. On macOS, which binds
+ * nobody, the lowest bits. */
+#define TB_CPU_WORDS 16
+void tb_cpu_set(uint64_t set[TB_CPU_WORDS]);
+/* How many processors of a set a job may use: the cgroup quota counts. */
+int tb_cpus_of(const uint64_t set[TB_CPU_WORDS]);
+
 /* Gives the processor to whoever is ready to run. */
 void tb_yield(void);
 
@@ -285,11 +295,11 @@ static inline void tb_relax(void)
 }
 
 /* The machine's name without asking any resolver; at most `size` bytes with
- * the terminating zero. */
+ * the terminating zero. TBMPI_HOST_NAME replaces it: an emulated Mac's. */
 void tb_host_name(char *out, size_t size);
 
 /* A number that is equal for two processes exactly when they share a running
- * kernel, and so can share memory. */
+ * kernel and the name of it, and so can share memory. */
 uint64_t tb_host_id(void);
 
 /* Unpredictable bits, for nonces and names. Not for secrets. */
@@ -322,12 +332,31 @@ tb_err tb_process_read(uint32_t pid, uint64_t remote, void *local, size_t bytes,
  * permission is needed. One at a time: the last call counts. */
 void tb_process_admit(uint32_t pid);
 
+/* --------------------------------------------------------------- sockets */
+
+/* A connected stream socket: from now on nothing on it blocks, it is closed on
+ * exec, and where the protocol can tell, it ends when the other machine has
+ * not acknowledged anything for `dead_after_s` seconds. */
+tb_err tb_stream_prepare(int fd, int dead_after_s);
+
+/* Bytes read or written; 0: not now; -1: at its end, or broken. */
+long tb_stream_read(int fd, void *to, size_t room);
+long tb_stream_write(int fd, const void *from, size_t bytes);
+
+/* Closes; what was written before still arrives. */
+void tb_stream_close(int fd);
+
 /* ---------------------------------------------------------- shared memory */
 
 /* Maps all of `fd`, readable and writable, not inherited by fork. The caller
  * keeps the descriptor. */
 tb_err tb_share_map(int fd, size_t bytes, void **out);
 void tb_share_unmap(void *p, size_t bytes);
+
+/* The same, or with -1 as much private memory, at an address that is a multiple
+ * of TB_PAGE, and where `bytes` is at most `line` in one piece between two
+ * multiples of that power of two; a longer one begins at such a multiple. */
+tb_err tb_share_place(int fd, size_t bytes, size_t line, void **out);
 tb_err tb_share_size(int fd, size_t *bytes);
 
 /* Opens what descriptor `fd` of process `pid` refers to, where the system

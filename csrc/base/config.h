@@ -16,8 +16,14 @@
 #define TB_SETTINGS(X)                                                       \
     X(log, "TBMPI_LOG", CHOICE, "warn", "error|warn|info|debug",             \
       "how much the library says on standard error")                         \
+    X(host_name, "TBMPI_HOST_NAME", TEXT, "", "name",                        \
+      "what this machine is called; set by tbmpirun --sim")                  \
     X(shm_fd, "TBMPI_SHM_FD", INT, "-1", "descriptor",                       \
       "the job's shared segment; set by tbmpirun")                           \
+    X(plan_fd, "TBMPI_PLAN_FD", INT, "-1", "descriptor",                     \
+      "the plan of a job on several machines; set by tbmpirun")              \
+    X(pool_fd, "TBMPI_POOL_FD", INT, "-1", "descriptor",                     \
+      "memory shared with this machine's router; set by tbmpirun")           \
     X(ring, "TBMPI_RING", SIZE, "0", "bytes",                                \
       "shared-memory ring per pair of ranks; 0: as the segment allows")      \
     X(eager, "TBMPI_EAGER", SIZE, "0", "bytes",                              \
@@ -28,6 +34,41 @@
       "auto|off|refuse|always",                                              \
       "read large messages straight from the sender's memory; auto: where "  \
       "that is quicker; refuse: behave as where the system forbids it")      \
+    X(pool, "TBMPI_POOL", SIZE, "64m", "bytes",                              \
+      "memory of a machine that its Thunderbolt devices read and write")     \
+    X(librdma, "TBMPI_LIBRDMA", TEXT, "", "path",                            \
+      "the verbs library; empty: the system's")                              \
+    X(rdma_small, "TBMPI_RDMA_SMALL", INT, "64", "slots",                    \
+      "receives posted on a cable for packets of up to 4 KiB, at most 64")   \
+    X(rdma_middle, "TBMPI_RDMA_MIDDLE", INT, "16", "slots",                  \
+      "the same for packets of up to 32 KiB")                                \
+    X(rdma_large, "TBMPI_RDMA_LARGE", INT, "16", "slots",                    \
+      "the same for packets of up to 128 KiB")                               \
+    X(rdma_whole, "TBMPI_RDMA_WHOLE", BOOL, "0", "",                         \
+      "send slots to their last byte, not only to their last frame")         \
+    X(rdma_ack, "TBMPI_RDMA_ACK", TIME, "300us", "seconds",                  \
+      "longest wait of an acknowledgement for a packet to ride with")        \
+    X(rdma_probe, "TBMPI_RDMA_PROBE", TIME, "5ms", "seconds",                \
+      "silence after which a sender asks by socket what has arrived")        \
+    X(rdma_settle, "TBMPI_RDMA_SETTLE", TIME, "5ms", "seconds",              \
+      "how long after leaving a SEND may still arrive")                      \
+    X(rdma_epochs, "TBMPI_RDMA_EPOCHS", INT, "20", "a minute",               \
+      "failures of a cable's queue pairs after which it is dropped")         \
+    X(rdma_nap, "TBMPI_RDMA_NAP", TIME, "100us", "seconds",                  \
+      "longest sleep of an idle owner of cables, which nothing wakes")       \
+    X(cable_timeout, "TBMPI_CABLE_TIMEOUT", TIME, "1.5", "seconds",          \
+      "silence after which a cable is dead if its peer lives")               \
+    X(stopped_timeout, "TBMPI_STOPPED_TIMEOUT", TIME, "0", "seconds",        \
+      "silence after which a stopped peer counts as dead; 0: never")         \
+    X(router_start, "TBMPI_ROUTER_START", TIME, "60", "seconds",             \
+      "longest wait for the routers of all machines to be ready")            \
+    X(router_spin, "TBMPI_ROUTER_SPIN", TIME, "-1", "seconds",               \
+      "a router polls this long before it naps; -1: by the load")            \
+    X(router_nap, "TBMPI_ROUTER_NAP", TIME, "0.001", "seconds",              \
+      "longest nap of a router; it naps a fiftieth of the time it was idle") \
+    X(windows, "TBMPI_WINDOWS", INT, "0", "packets",                         \
+      "on their way between two machines, of each size; 0: as the pool "     \
+      "allows")                                                              \
     X(spin, "TBMPI_SPIN", TIME, "-1", "seconds",                             \
       "poll this long before sleeping; -1: by the load of the machine")      \
     X(yields, "TBMPI_YIELDS", INT, "20", "polls",                            \
@@ -79,7 +120,7 @@ enum {
  * cannot be read is an error that names the variable and what it takes. */
 tb_err tb_config_load(struct tb_config *out);
 
-/* getenv for net/boot.c, so that it stands in one place. */
+/* getenv for net/boot.c and base/machine.c, so that it stands in one place. */
 const char *tb_env(const char *name);
 
 #endif

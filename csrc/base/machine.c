@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What this machine is: processors, name, identity. */
 #include "base/base.h"
+#include "base/config.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -62,20 +63,40 @@ static int cgroup_cpus(void)
     return (int)TB_MIN((quota + period - 1) / period, 1 << 20);
 }
 
+#define CPUS_MOST 8192 /* more than any kernel is configured for */
+
+static int quota_of(int cpus)
+{
+    int quota = cgroup_cpus();
+
+    return quota > 0 ? TB_MIN(cpus, quota) : cpus;
+}
+
 static int usable_cpus(void)
 {
-    enum { MOST = 8192 }; /* more than any kernel is configured for */
-    unsigned long mask[MOST / (8 * sizeof(unsigned long))];
-    int n = 0, quota = cgroup_cpus();
+    uint64_t mask[CPUS_MOST / 64];
+    int n = 0;
 
     memset(mask, 0, sizeof(mask));
     if (sched_getaffinity(0, sizeof(mask), (cpu_set_t *)mask) == 0) {
         for (size_t i = 0; i < TB_COUNT_OF(mask); i++)
-            n += __builtin_popcountl(mask[i]);
+            n += __builtin_popcountll(mask[i]);
     }
     if (n < 1)
         n = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return quota > 0 ? TB_MIN(n, quota) : n;
+    return quota_of(n);
+}
+
+static bool bound_cpus(uint64_t set[TB_CPU_WORDS])
+{
+    uint64_t mask[CPUS_MOST / 64];
+
+    memset(mask, 0, sizeof(mask));
+    if (sched_getaffinity(0, sizeof(mask), (cpu_set_t *)mask))
+        return false;
+    for (size_t i = 0; i < TB_COUNT_OF(mask); i++)
+        set[i % TB_CPU_WORDS] |= mask[i];
+    return true;
 }
 
 static uint64_t kernel_id(void)
@@ -123,9 +144,45 @@ static uint64_t kernel_id(void)
 
 #endif
 
+#if !defined(__linux__)
+
+static int quota_of(int cpus)
+{
+    return cpus;
+}
+
+static bool bound_cpus(uint64_t set[TB_CPU_WORDS])
+{
+    (void)set;
+    return false;
+}
+
+#endif
+
 int tb_cpus(void)
 {
     return TB_MAX(usable_cpus(), 1);
+}
+
+void tb_cpu_set(uint64_t set[TB_CPU_WORDS])
+{
+    int n;
+
+    memset(set, 0, TB_CPU_WORDS * sizeof(*set));
+    if (bound_cpus(set))
+        return;
+    n = TB_MIN(usable_cpus(), TB_CPU_WORDS * 64);
+    for (int i = 0; i < n; i++)
+        set[i / 64] |= (uint64_t)1 << i % 64;
+}
+
+int tb_cpus_of(const uint64_t set[TB_CPU_WORDS])
+{
+    int n = 0;
+
+    for (int i = 0; i < TB_CPU_WORDS; i++)
+        n += __builtin_popcountll(set[i]);
+    return TB_MAX(quota_of(n), 1);
 }
 
 void tb_yield(void)
@@ -135,22 +192,27 @@ void tb_yield(void)
 
 void tb_host_name(char *out, size_t size)
 {
+    const char *given = tb_env("TBMPI_HOST_NAME");
+
     if (!size)
         return;
-    if (gethostname(out, size) || !out[0])
+    if (given && given[0])
+        snprintf(out, size, "%s", given);
+    else if (gethostname(out, size) || !out[0])
         snprintf(out, size, "unknown");
     out[size - 1] = 0;
 }
 
 uint64_t tb_host_id(void)
 {
+    const char *given = tb_env("TBMPI_HOST_NAME");
     uint64_t id = kernel_id();
     char name[256];
 
-    if (id)
+    if (id && !given)
         return id;
     tb_host_name(name, sizeof(name));
-    return hash(HASH_START, name, strlen(name));
+    return hash(id ? id : HASH_START, name, strlen(name));
 }
 
 uint64_t tb_random(void)

@@ -52,6 +52,36 @@ tb_err tb_share_map(int fd, size_t bytes, void **out)
     return TB_OK;
 }
 
+/* Address space is taken first, without memory, and the right part of it then
+ * mapped for good. */
+tb_err tb_share_place(int fd, size_t bytes, size_t line, void **out)
+{
+    size_t room = bytes + TB_MIN(bytes, line) + TB_PAGE;
+    int flags = fd < 0 ? MAP_PRIVATE | MAP_ANON : MAP_SHARED;
+    char *space = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANON, -1, 0);
+    uintptr_t at, end;
+
+    if (space == MAP_FAILED)
+        return tb_fail_errno("no address space for %zu bytes of pool", bytes);
+    at = tb_round_up((uintptr_t)space, TB_PAGE);
+    if (at / line != (at + bytes - 1) / line)
+        at = tb_round_up(at, line);
+    end = tb_round_up(at + bytes, TB_PAGE);
+    if (mmap((void *)at, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd,
+             0) == MAP_FAILED) {
+        tb_err err = tb_fail_errno("cannot map %zu bytes of pool", bytes);
+        munmap(space, room);
+        return err;
+    }
+    if (at > (uintptr_t)space)
+        munmap(space, at - (uintptr_t)space);
+    if (end < (uintptr_t)space + room)
+        munmap((void *)end, (uintptr_t)space + room - end);
+    keep_from_children((void *)at, bytes);
+    *out = (void *)at;
+    return TB_OK;
+}
+
 void tb_share_unmap(void *p, size_t bytes)
 {
     if (p)
