@@ -4,6 +4,8 @@
  */
 #include "engine/internal.h"
 
+#include <stdio.h>
+
 struct tb_peer *tb_peer_make(struct tb_engine *e, int endpoint)
 {
     struct tb_peer *p = tb_calloc(1, sizeof *p);
@@ -18,11 +20,11 @@ struct tb_peer *tb_peer_make(struct tb_engine *e, int endpoint)
     tb_list_init(&p->outbox);
     tb_list_init(&p->sends);
     tb_list_init(&p->early);
-    p->packet_max = limits->packet_max;
     p->pull_min = limits->pull_min;
     p->eager_max =
         e->config->eager ? (size_t)e->config->eager : limits->eager_max;
-    p->eager_max = TB_MIN(p->eager_max, p->packet_max - sizeof(struct tb_sync));
+    p->eager_max =
+        TB_MIN(p->eager_max, limits->packet_max - sizeof(struct tb_sync));
     return e->peers[endpoint] = p;
 }
 
@@ -106,16 +108,23 @@ static void on_packet(void *ctx, enum tb_channel ch, const void *data,
 static void on_lost(void *ctx, int endpoint, tb_err why)
 {
     struct tb_engine *e = ctx;
+    char text[sizeof e->fatal_why];
+    bool gone = why == TB_ERR_LOST;
+    snprintf(text, sizeof text, "rank %d %s: %s", endpoint,
+             gone ? "has ended" : "cannot be reached", tb_fail_note());
+    why = gone ? TB_ERR_PROC_ABORTED : TB_ERR_OTHER;
     struct tb_peer *p = tb_peer_of(e, endpoint);
     if (p) {
         p->lost = why;
         while (!tb_list_empty(&p->sends)) {
             struct tb_req *r = TB_CONTAINER(p->sends.next, struct tb_req, link);
-            tb_req_failed(r, TB_ERR_PROC_ABORTED);
+            tb_req_failed(r, why);
         }
     }
-    e->fatal = tb_fail(TB_ERR_PROC_ABORTED, "rank %d has ended: %s", endpoint,
-                       tb_err_text(why));
+    if (e->fatal)
+        return; /* the first loss is the one to tell of */
+    e->fatal = why;
+    memcpy(e->fatal_why, text, sizeof text);
 }
 
 static tb_err init(struct tb_engine *e, const struct tb_config *config)

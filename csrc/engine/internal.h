@@ -52,7 +52,7 @@ struct tb_peer {
     uint32_t reported;    /* of those, told to it */
     struct tb_list early; /* struct tb_arrival: envelopes ahead of their turn */
 
-    size_t eager_max, pull_min, packet_max; /* copied from net's limits */
+    size_t eager_max, pull_min; /* copied from net's limits */
 };
 
 /* A small packet that waits for room. */
@@ -117,8 +117,9 @@ struct tb_engine {
     int self;
     int endpoints;
     struct tb_peer **peers;
-    uint32_t window; /* units */
-    tb_err fatal;    /* why no wait can succeed any more */
+    uint32_t window;     /* units */
+    tb_err fatal;        /* why no wait can succeed any more … */
+    char fatal_why[256]; /* … in words; "": the error says it */
 
     struct tb_context *last;    /* the context of the last packet */
     struct tb_context **chains; /* a hash table by name; grows */
@@ -148,6 +149,14 @@ struct tb_engine {
     _Atomic int contenders; /* threads that want the lock */
     struct tb_list waiters;
 };
+
+/* Whether waiting is pointless, as an error with its note. */
+static inline tb_err tb_fatal(const struct tb_engine *e)
+{
+    if (TB_UNLIKELY(e->fatal && e->fatal_why[0]))
+        tb_fail_say("%s", e->fatal_why);
+    return e->fatal;
+}
 
 /* engine.c */
 struct tb_peer *tb_peer_make(struct tb_engine *e, int endpoint);

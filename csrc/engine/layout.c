@@ -35,8 +35,10 @@ struct draft {
     bool wrong; /* something overflowed */
     bool any;   /* there is data */
     bool marked;
+    bool rounded; /* the extent goes up to the alignment, as in a structure */
     int64_t size, align;
     int64_t true_lb, true_ub;
+    int64_t ub; /* the upper end of the elements, what they round up included */
     int64_t mark_lb, mark_ub;
 };
 
@@ -63,6 +65,8 @@ static void cover(struct draft *d, int64_t n, int64_t low, int64_t high,
     if (of->size == 0)
         return;
     d->size = add(d->size, mul(n, of->size, wrong), wrong);
+    int64_t ub = add(high, add(of->lb, of->extent, wrong), wrong);
+    d->ub = d->any ? TB_MAX(d->ub, ub) : ub;
     widen(&d->true_lb, &d->true_ub, !d->any, add(low, of->true_lb, wrong),
           add(high, of->true_ub, wrong));
     d->any = true;
@@ -94,9 +98,11 @@ static void settle(struct draft *d, struct tb_layout *l)
         l->extent = add(d->mark_ub, mul(d->mark_lb, -1, wrong), wrong);
         return;
     }
+    int64_t ub = d->rounded ? d->true_ub : d->ub;
     l->lb = d->true_lb;
-    l->extent = add(d->true_ub, mul(d->true_lb, -1, wrong), wrong);
-    l->extent = add(l->extent, l->align - 1, wrong) / l->align * l->align;
+    l->extent = add(ub, mul(d->true_lb, -1, wrong), wrong);
+    if (d->rounded)
+        l->extent = add(l->extent, l->align - 1, wrong) / l->align * l->align;
 }
 
 /* ------------------------------------------------------------------- loops */
@@ -537,7 +543,7 @@ static tb_err list_of_parts(const struct list *p, const struct survey *v,
 
 static tb_err compile(const struct list *p, struct tb_layout **out)
 {
-    struct draft d = {0};
+    struct draft d = {.rounded = p->types != NULL};
     struct nest s = {0};
     struct survey v = look_over(p, &d);
 

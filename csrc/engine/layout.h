@@ -64,8 +64,10 @@ extern struct tb_layout tb_layout_byte;
  * (TB_ERR_TYPE). Counts and block lengths are not negative.
  *
  * Bounds are the standard's (MPI 5.0, 5.1.6 and 5.1.7): from the markers that
- * resizing leaves, or without any from the data, the extent rounded up to the
- * alignment.
+ * resizing leaves, or without any from the data. A structure's extent is then
+ * rounded up to the alignment; the others end where their last element does,
+ * which is the same if they keep the alignment. (Where a stride does not, MPICH
+ * and Open MPI do not round up either.)
  */
 tb_err tb_layout_contiguous(struct tb_layout **out, int64_t count,
                             const struct tb_layout *of);

@@ -207,7 +207,9 @@ static tb_err wait_threaded(struct tb_engine *e, bool (*done)(void *),
                 count = 0;
                 wake_done(e);
             } else {
-                err = e->fatal ? e->fatal : idle(e, &count);
+                err = tb_fatal(e);
+                if (!err)
+                    err = idle(e, &count);
             }
         }
         e->polling = false;
@@ -228,7 +230,7 @@ tb_err tb_engine_wait_until(struct tb_engine *e, bool (*done)(void *arg),
             count = 0;
             continue;
         }
-        TB_TRY(e->fatal);
+        TB_TRY(tb_fatal(e));
         TB_TRY(idle(e, &count));
     }
     e->note->since = 0;

@@ -378,7 +378,7 @@ tb_err tb_engine_probe(struct tb_engine *e, struct tb_context *c, int source,
     *found = a != NULL;
     if (a)
         describe_arrival(a, result);
-    return e->fatal;
+    return tb_fatal(e);
 }
 
 tb_err tb_engine_mprobe(struct tb_engine *e, struct tb_context *c, int source,

@@ -207,7 +207,7 @@ tb_err tb_engine_send(struct tb_engine *e, const struct tb_send_args *a,
     if (TB_UNLIKELY(!p))
         return TB_ERR_NO_MEM;
     if (TB_UNLIKELY(p->lost))
-        return p->lost;
+        return tb_fatal(e);
     if (TB_LIKELY(a->mode != TB_SEND_SYNC && bytes <= (int64_t)p->eager_max &&
                   tb_list_empty(&p->sends) && fits_window(e, p, bytes))) {
         tb_err err = send_now(e, p, a, bytes);
@@ -260,10 +260,10 @@ bool tb_stream_push(struct tb_engine *e, struct tb_req *req)
     while (req->moved < req->expect) {
         struct tb_slot slot;
         int64_t n = req->expect - req->moved;
-        int64_t most = (int64_t)(p->packet_max - sizeof(struct tb_data));
-        n = TB_MIN(n, most);
-        if (tb_route_reserve(p->route, TB_BULK,
-                             sizeof(struct tb_data) + (size_t)n, &slot))
+        size_t total = tb_limits_fit(&p->route->limits,
+                                     sizeof(struct tb_data) + (size_t)n);
+        n = (int64_t)(total - sizeof(struct tb_data));
+        if (tb_route_reserve(p->route, TB_BULK, total, &slot))
             return moved;
         struct tb_data *k = slot.data;
         tb_base_fill(e, p, &k->base, TB_PACKET_DATA, 0);

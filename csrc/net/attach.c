@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Three ways to the machine's segment. tbmpirun hands it over as a descriptor
- * and nothing needs to be said. Under another launcher the ranks swap cards,
- * and the first of each machine makes the segment for the others to attach.
- * A job of one has none.
+ * Three ways to the machine's segment. tbmpirun hands it over as a descriptor,
+ * where the job has several machines with its plan and the router's pool, and
+ * nothing needs to be said. Under another launcher the ranks swap cards, and
+ * the first of each machine makes the segment for the others to attach. A job
+ * of one has none.
  */
 #include "net/attach.h"
+#include "net/relay.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 #define HOST_BYTES 64
+#define ANCESTORS_MOST 32
 
 struct card {
     uint64_t host_id;
@@ -22,12 +25,95 @@ static tb_err no_memory(void)
     return tb_fail(TB_ERR_NO_MEM, "no memory for the table of ranks");
 }
 
-static tb_err join_descriptor(struct tb_machine *m, int fd, int rank)
+static tb_err join_descriptor(struct tb_machine *m, int fd)
 {
-    m->place = rank;
     TB_TRY(tb_segment_find(&m->segment, &m->bytes, fd, m->places));
     close(fd);
     return TB_OK;
+}
+
+/* ------------------------------------------------------- several machines */
+
+/* A wrapper may have closed the descriptor on its way here: then an ancestor
+ * still has it, which Linux lets us look at. *pid: whose it was; 0: ours. */
+static tb_err find_plan(struct tb_plan **out, int fd, uint32_t *pid)
+{
+    uint32_t parent = (uint32_t)getppid();
+    int copy;
+
+    *pid = 0;
+    if (!tb_plan_read(out, fd))
+        return TB_OK;
+    for (int i = 0; parent > 1 && i < ANCESTORS_MOST; i++) {
+        tb_err err = tb_share_reopen(parent, fd, &copy);
+        if (!err) {
+            err = tb_plan_read(out, copy);
+            close(copy);
+        }
+        *pid = parent;
+        if (!err)
+            return TB_OK;
+        parent = tb_process_parent(parent);
+    }
+    return tb_plan_read(out, fd); /* says once more what is wrong */
+}
+
+static tb_err find_pool(struct tb_machine *m, int fd, uint32_t pid)
+{
+    int copy = fd;
+    tb_err err;
+
+    if (fd < 0)
+        return tb_fail(TB_ERR_SYSTEM,
+                       "this node has a router but TBMPI_POOL_FD is not set");
+    if (pid)
+        TB_TRY(tb_share_reopen(pid, fd, &copy));
+    err = tb_relay_map(&m->pool, &m->pool_bytes, copy, m->places);
+    if (pid || !err)
+        close(copy);
+    return err;
+}
+
+static tb_err check_plan(const struct tb_plan *p, int rank, int size)
+{
+    if (p->size != size)
+        return tb_fail(TB_ERR_PROTOCOL,
+                       "the job's plan is for %d ranks but the launcher says "
+                       "%d",
+                       p->size, size);
+    if (p->node_of[rank] != p->self)
+        return tb_fail(TB_ERR_PROTOCOL,
+                       "the job's plan is that of node %d but rank %d is on "
+                       "node %d",
+                       p->self, rank, p->node_of[rank]);
+    return TB_OK;
+}
+
+static tb_err join_plan(struct tb_machine *m, const struct tb_config *config,
+                        int rank, int size)
+{
+    const struct tb_plan_node *here;
+    uint32_t pid;
+
+    TB_TRY(find_plan(&m->job, (int)config->plan_fd, &pid));
+    TB_TRY(check_plan(m->job, rank, size));
+    tb_routes_init(&m->cables, m->job);
+    if (!pid)
+        close((int)config->plan_fd);
+    here = &m->job->node[m->job->self];
+    m->places = here->n;
+    for (int i = 0; i < here->n; i++) {
+        m->local[i] = here->ranks[i];
+        if (here->ranks[i] == rank)
+            m->place = i;
+    }
+    memcpy(m->node, m->job->node_of, (size_t)size * sizeof(*m->node));
+    if (config->shm_fd >= 0)
+        TB_TRY(join_descriptor(m, (int)config->shm_fd));
+    else if (m->places > 1 || !m->job->owner_rank)
+        return tb_fail(TB_ERR_SYSTEM, "this job has a plan but no segment: "
+                                      "TBMPI_SHM_FD is not set");
+    return m->job->owner_rank ? TB_OK : find_pool(m, (int)config->pool_fd, pid);
 }
 
 /* ------------------------------------------------------- another launcher */
@@ -158,25 +244,41 @@ static tb_err agree_on_rings(struct tb_machine *m, const struct tb_config *c)
                    mine - 1, seen - 1);
 }
 
+/* As tbmpirun starts ranks on one machine. */
+static tb_err join_segment(struct tb_machine *m, const struct tb_config *config,
+                           int rank, int size)
+{
+    for (int i = 0; i < size; i++)
+        m->local[i] = i;
+    m->place = rank;
+    return join_descriptor(m, (int)config->shm_fd);
+}
+
+static tb_err join(struct tb_machine *m, const struct tb_config *config,
+                   struct tb_boot *boot)
+{
+    int rank = tb_boot_rank(boot), size = tb_boot_size(boot);
+
+    if (!m->local || !m->node || !m->place_of)
+        return no_memory();
+    if (config->plan_fd >= 0 && tb_boot_launched(boot))
+        return join_plan(m, config, rank, size);
+    if (config->shm_fd >= 0 && tb_boot_launched(boot))
+        return join_segment(m, config, rank, size);
+    return size > 1 ? join_by_cards(m, boot) : TB_OK;
+}
+
 tb_err tb_machine_join(struct tb_machine *out, const struct tb_config *config,
                        struct tb_boot *boot)
 {
     size_t size = (size_t)tb_boot_size(boot);
     struct tb_machine m = {.places = (int)size};
-    tb_err err = TB_OK;
+    tb_err err;
 
     m.local = tb_calloc(size, sizeof(*m.local));
     m.node = tb_calloc(size, sizeof(*m.node));
     m.place_of = tb_calloc(size, sizeof(*m.place_of));
-    if (!m.local || !m.node || !m.place_of) {
-        err = no_memory();
-    } else if (config->shm_fd >= 0 && tb_boot_launched(boot)) {
-        for (size_t i = 0; i < size; i++)
-            m.local[i] = (int)i;
-        err = join_descriptor(&m, (int)config->shm_fd, tb_boot_rank(boot));
-    } else if (size > 1) {
-        err = join_by_cards(&m, boot);
-    }
+    err = join(&m, config, boot);
     if (!err && m.segment) {
         err = agree_on_rings(&m, config);
         tb_process_admit(((struct tb_segment_head *)m.segment)->maker);
@@ -190,6 +292,8 @@ tb_err tb_machine_join(struct tb_machine *out, const struct tb_config *config,
 void tb_machine_leave(struct tb_machine *m)
 {
     tb_share_unmap(m->segment, m->bytes);
+    tb_share_unmap(m->pool, m->pool_bytes);
+    tb_plan_free(m->job);
     tb_free(m->local);
     tb_free(m->node);
     tb_free(m->place_of);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * net: endpoints and the ways between them. An endpoint is a process, numbered
- * from 0; today each is a rank of MPI_COMM_WORLD. net owns the transports, the
- * table of next hops, the start-up exchange (boot.c) and the doorbell. It
+ * from 0: the ranks of MPI_COMM_WORLD, and behind them the routers, one a
+ * node, which only other routers and the hops of packets know (plan.h). net
+ * owns the transports, the start-up exchange (boot.c) and the doorbell. It
  * moves packets by endpoint number and knows nothing of what is in them but
- * the first four bytes, struct tb_hop.
+ * the first four bytes, struct tb_hop. From node to node packets go through
+ * this node's router (relay.h), which knows the ways (routes.h); a lone rank
+ * on every node may own the verbs itself.
  *
  * No globals: one process may open several (tests do).
  */
@@ -67,6 +70,9 @@ struct tb_net_sink {
     void *ctx;
     void (*packet)(void *ctx, enum tb_channel ch, const void *data,
                    size_t bytes);
+    /* TB_ERR_LOST: its process, or that of its router, has gone. Another
+     * error: it may live, but nothing reaches it any more. The thread's note
+     * (tb_fail_note) says what has happened. */
     void (*lost)(void *ctx, int endpoint, tb_err why);
 };
 
@@ -84,9 +90,28 @@ void tb_net_close(struct tb_net *net);
 int tb_net_self(const struct tb_net *net);
 int tb_net_endpoints(const struct tb_net *net);
 
-/* Which machine an endpoint is on: equal numbers, one machine; 0-based, in
- * order of first appearance. */
+/*
+ * Nodes: machines, or under --sim what behaves like one; numbered from 0.
+ * Everything here is equal on all ranks and stays as it was at the start,
+ * also when a cable dies, so that who chooses by it chooses like the others.
+ */
+int tb_net_nodes(const struct tb_net *net);
+/* The node of an endpoint. Equal numbers share memory. */
 int tb_net_node(const struct tb_net *net, int endpoint);
+/* The ranks of a node, ascending, *n of them: may be none. */
+const int *tb_net_ranks(const struct tb_net *net, int node, int *n);
+
+/*
+ * Cables between nodes. `hops` counts the cables on the shortest way between
+ * two nodes: 0 within one, 1 for neighbours; `cables` those that join the two
+ * directly. A direction of a cable carries what the other does not slow down.
+ * ring_order: true when the cables make one ring through all nodes and nothing
+ * besides; `order`, with room for all, then has the nodes as they follow each
+ * other. On a mesh all hops between different nodes are 1.
+ */
+int tb_net_hops(const struct tb_net *net, int a, int b);
+int tb_net_cables(const struct tb_net *net, int a, int b);
+bool tb_net_ring_order(const struct tb_net *net, int *order);
 
 /* This rank's note on the job board; a private one when there is no board. */
 struct tb_note *tb_net_note(struct tb_net *net);
@@ -158,7 +183,8 @@ tb_err tb_net_idle(struct tb_net *net, unsigned idle, bool (*ready)(void *arg),
 void tb_net_wake(struct tb_net *net);
 void tb_net_ring(struct tb_net *net, int endpoint);
 
-/* True when ranks on this machine outnumber its processors. */
+/* True when the processes of this job on this machine, routers included,
+ * outnumber the processors that they may use. May change while ranks start. */
 bool tb_net_crowded(const struct tb_net *net);
 
 #endif

@@ -34,6 +34,28 @@ tb_err tb_segment_plan(struct tb_segment_plan *out, int ranks, size_t bytes,
     return TB_OK;
 }
 
+/* -------------------------------------------------------------- processors */
+
+/* Release: who counts this process sees its processors. */
+void tb_segment_join_cpus(struct tb_segment_head *head)
+{
+    uint64_t set[TB_CPU_WORDS];
+
+    tb_cpu_set(set);
+    for (int i = 0; i < TB_CPU_WORDS; i++)
+        atomic_fetch_or_explicit(&head->cpus[i], set[i], memory_order_relaxed);
+    atomic_fetch_add_explicit(&head->present, 1, memory_order_release);
+}
+
+int tb_segment_cpus(const struct tb_segment_head *head)
+{
+    uint64_t set[TB_CPU_WORDS];
+
+    for (int i = 0; i < TB_CPU_WORDS; i++)
+        set[i] = atomic_load_explicit(&head->cpus[i], memory_order_relaxed);
+    return tb_cpus_of(set);
+}
+
 /* ----------------------------------------------------------------- finding */
 
 #define ANCESTORS_MOST 32

@@ -26,7 +26,11 @@ struct tb_segment_head {
     uint32_t ranks;
     uint32_t maker;        /* its process: an ancestor of the ranks; or 0 */
     _Atomic uint32_t ring; /* ring bytes, by the first rank that attaches */
+    /* How many processes have put the processors they may use into `cpus`. */
+    _Alignas(TB_LINE) _Atomic uint32_t present;
+    _Atomic uint64_t cpus[TB_CPU_WORDS];
 };
+_Static_assert(sizeof(struct tb_segment_head) <= TB_SEGMENT_HEAD, "it fits");
 
 /*
  * A rank's note on the job board: what the launcher tells people when the
@@ -99,6 +103,11 @@ tb_err tb_segment_plan(struct tb_segment_plan *out, int ranks, size_t bytes,
  * (Linux). The descriptor stays open. On failure the note says what is wrong.
  */
 tb_err tb_segment_find(void **out, size_t *bytes, int fd, int ranks);
+
+/* Says which processors this process may use; and how many all that have said
+ * so may use together, which changes as they come: with head->present. */
+void tb_segment_join_cpus(struct tb_segment_head *head);
+int tb_segment_cpus(const struct tb_segment_head *head);
 
 static inline struct tb_note *
 tb_segment_note(void *segment, const struct tb_segment_plan *plan, int place)

@@ -71,7 +71,6 @@ static void link_init(struct tb_port *port, int place)
         !tb_process_can_read())
         link->pull = PULL_REFUSED;
     link->pace.packet_bytes = packet_max(link);
-    link->pace.patience = port->patience;
 }
 
 static void publish_nonce(struct tb_port *port)
@@ -112,7 +111,7 @@ static tb_err shm_open_port(struct tb_port **out,
     port->place = args->local_rank;
     port->places = args->local_ranks;
     port->local = args->local;
-    port->patience = port->places > tb_cpus() ? PATIENCE_CROWDED : PATIENCE;
+    port->crowded = args->crowded;
     port->links = tb_calloc(n, sizeof(*port->links));
     port->inlets = tb_calloc(n, sizeof(*port->inlets));
     port->active = tb_calloc(n, sizeof(*port->active));
@@ -193,6 +192,14 @@ static bool can_pull(struct tb_link *link)
     return link->pull == PULL_WORKS;
 }
 
+static float patience(const struct tb_port *port)
+{
+    bool crowded = port->crowded &&
+                   atomic_load_explicit(port->crowded, memory_order_relaxed);
+
+    return crowded ? PATIENCE_CROWDED : PATIENCE;
+}
+
 static tb_err shm_pull(struct tb_link *link, uint64_t remote, void *local,
                        size_t bytes, size_t *done)
 {
@@ -202,6 +209,7 @@ static tb_err shm_pull(struct tb_link *link, uint64_t remote, void *local,
     tb_err err;
 
     *done = 0;
+    pace->patience = patience(link->port);
     if (!can_pull(link) || (!always && !tb_pace_choose(pace, bytes)))
         return TB_ERR_NOTSUP;
     start = tb_now();

@@ -128,8 +128,8 @@ struct tb_port {
     int starving, dying;
     struct inlet *inlets; /* by place */
     struct tb_link *links;
-    float patience; /* see pace.h */
-    uint64_t nonce; /* what peers read to see whether pull works */
+    const _Atomic bool *crowded; /* of tb_port_args */
+    uint64_t nonce;              /* what peers read to see whether pull works */
 };
 
 static inline _Atomic uint64_t *word_at(const struct part *ring, size_t pos)

@@ -368,7 +368,9 @@ static void bury(struct tb_port *port, struct tb_link *link)
     link->ring.edge = link->slab.edge = 0; /* so that reserve looks closer */
     port->dying--;
     admit(port, port->news);
-    port->up->lost(port->up->ctx, port->local[link - port->links], why);
+    port->up->lost(port->up->ctx, port->local[link - port->links],
+                   tb_fail(why, why == TB_ERR_LOST ? "its process has ended"
+                                                   : "it breaks the protocol"));
 }
 
 static bool has_arrivals(const struct inlet *in)

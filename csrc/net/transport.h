@@ -37,6 +37,8 @@
 
 struct tb_port; /* a transport's state in this process */
 struct tb_link; /* a way to one neighbour */
+struct tb_rdma_args;
+struct tb_relay_args;
 
 enum tb_channel { TB_CONTROL, TB_BULK };
 
@@ -54,7 +56,22 @@ struct tb_limits {
     size_t eager_max;    /* longest message worth sending without asking */
     size_t pull_min;     /* shortest message worth a pull; SIZE_MAX: none */
     uint32_t latency_ns; /* of one packet, roughly; orders routes */
+    /* Shorter lengths at which a packet fills what carries it; 0: none. */
+    size_t middle, small;
 };
+
+/* How much of a long message, with `bytes` left, to put into the next BULK
+ * packet. What carries a packet travels whole, so a small rest is cheaper in
+ * small ones; from five eighths on a larger one is, a packet costing about as
+ * much as a frame of 4 KiB takes. */
+static inline size_t tb_limits_fit(const struct tb_limits *l, size_t bytes)
+{
+    size_t most = l->packet_max;
+
+    if (TB_UNLIKELY(bytes < most / 8 * 5) && l->middle)
+        most = bytes < l->middle / 8 * 5 ? l->small : l->middle;
+    return TB_MIN(bytes, most);
+}
 
 /* What a transport calls, only from within poll (and connect, for `lost`). */
 struct tb_sink {
@@ -64,7 +81,9 @@ struct tb_sink {
     /* One packet the lost link had not delivered; called before `lost`. */
     void (*returned)(void *ctx, int to, enum tb_channel ch, const void *data,
                      size_t bytes);
-    /* The link to `peer` is dead, for `why`; reported once. */
+    /* The link to `peer` is dead; reported once. TB_ERR_LOST: its process is
+     * gone, or on the way to it a router's. Other errors: it may live. The
+     * thread's note (tb_fail) says what has happened. */
     void (*lost)(void *ctx, int peer, tb_err why);
 };
 
@@ -77,8 +96,11 @@ struct tb_port_args {
     size_t segment_bytes;
     int local_rank; /* this process's place in the segment */
     int local_ranks;
-    const int *local;     /* endpoint of each place in the segment */
-    struct tb_bell *bell; /* what this process sleeps on */
+    const int *local;                /* endpoint of each place in the segment */
+    struct tb_bell *bell;            /* what this process sleeps on */
+    const _Atomic bool *crowded;     /* see tb_net_crowded; NULL: it is not */
+    const struct tb_rdma_args *rdma; /* NULL: it owns no verbs */
+    const struct tb_relay_args *relay; /* NULL: no router */
 };
 
 /*
@@ -134,5 +156,7 @@ struct tb_transport {
 
 extern const struct tb_transport tb_transport_self;
 extern const struct tb_transport tb_transport_shm;
+extern const struct tb_transport tb_transport_relay;
+extern const struct tb_transport tb_transport_rdma;
 
 #endif

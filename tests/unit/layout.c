@@ -39,8 +39,9 @@ struct item {
 
 struct map {
     int64_t n, align;
-    bool marked;
+    bool marked, rounded;
     int64_t mark_lb, mark_ub;
+    int64_t ub; /* upper end of the elements */
     struct item items[ITEMS_MAX];
 };
 
@@ -85,8 +86,8 @@ static void map_bounds(const struct map *m, int64_t *lb, int64_t *extent)
         *extent = m->mark_ub - m->mark_lb;
         return;
     }
-    *extent = ub - *lb;
-    while (*extent % m->align)
+    *extent = (m->rounded ? ub : m->ub) - *lb;
+    while (m->rounded && *extent % m->align)
         ++*extent;
 }
 
@@ -102,6 +103,11 @@ static bool map_place(struct map *m, int64_t displ, const struct map *of)
 {
     if (m->n + of->n > ITEMS_MAX)
         return false;
+    if (of->n > 0) {
+        int64_t lb, extent;
+        map_bounds(of, &lb, &extent);
+        m->ub = TB_MAX(m->n > 0 ? m->ub : INT64_MIN, displ + lb + extent);
+    }
     for (int64_t i = 0; i < of->n; i++) {
         m->items[m->n] = of->items[i];
         m->items[m->n++].displ += displ;
@@ -144,6 +150,7 @@ static struct pair basic(void)
     p.map->n = 1;
     p.map->items[0].bytes = p.layout->size;
     p.map->align = p.layout->align;
+    p.map->rounded = true;
     return p;
 }
 
@@ -234,6 +241,7 @@ static bool make_struct(struct pair of, struct pair *out)
         types[i] = other[pick[i]].layout;
     }
     CHECK_EQ(tb_layout_struct(&out->layout, n, blocks, displs, types), 0);
+    out->map->rounded = true;
     for (int64_t i = 0; i < n; i++)
         fits = fits &&
                map_block(out->map, displs[i], blocks[i], other[pick[i]].map);
