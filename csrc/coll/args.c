@@ -243,7 +243,7 @@ tb_err tb_coll_check(struct tb_call *c)
         return tb_fail(TB_ERR_COMM, "comm is an intercommunicator, on which "
                                     "there are no prefix reductions");
     TB_TRY(check_in_place(c));
-    if (is_reduction(c->kind))
+    if (is_reduction(c->kind) && (reads_send(c) || writes_recv(c)))
         TB_TRY(tb_op_check(c->op, c->type));
     if (has_counts(c->kind, true) || has_counts(c->kind, false))
         TB_TRY(check_all_arrays(c));

@@ -99,12 +99,16 @@ typedef void tb_builder(struct tb_sched *s, const struct tb_call *c);
 
 tb_builder tb_build_barrier_dissemination;
 tb_builder tb_build_barrier_inter;
+tb_builder tb_build_barrier_nodes;
 
 tb_builder tb_build_bcast_binomial;
 tb_builder tb_build_bcast_flat;
 tb_builder tb_build_bcast_scatter_ring;
 tb_builder tb_build_bcast_chain;
 tb_builder tb_build_bcast_inter;
+tb_builder tb_build_bcast_nodes;
+tb_builder tb_build_bcast_mesh;
+tb_builder tb_build_bcast_both_ways;
 
 tb_builder tb_build_gather_binomial;
 tb_builder tb_build_gather_linear;
@@ -115,6 +119,7 @@ tb_builder tb_build_allgather_bruck;
 tb_builder tb_build_allgather_doubling;
 tb_builder tb_build_allgather_ring;
 tb_builder tb_build_allgather_spread;
+tb_builder tb_build_allgather_nodes;
 
 tb_builder tb_build_alltoall_bruck;
 tb_builder tb_build_alltoall_spread;
@@ -124,17 +129,25 @@ tb_builder tb_build_reduce_binomial;
 tb_builder tb_build_reduce_ordered;
 tb_builder tb_build_reduce_halving;
 tb_builder tb_build_reduce_inter;
+tb_builder tb_build_reduce_nodes;
+tb_builder tb_build_reduce_mesh;
 
 tb_builder tb_build_allreduce_doubling;
 tb_builder tb_build_allreduce_halving;
 tb_builder tb_build_allreduce_ring;
 tb_builder tb_build_allreduce_tree;
 tb_builder tb_build_allreduce_inter;
+tb_builder tb_build_allreduce_nodes;
+tb_builder tb_build_allreduce_mesh_once;
+tb_builder tb_build_allreduce_mesh;
+tb_builder tb_build_allreduce_both_ways;
+tb_builder tb_build_allreduce_one_way;
 
 tb_builder tb_build_reduce_scatter_halving;
 tb_builder tb_build_reduce_scatter_pairwise;
 tb_builder tb_build_reduce_scatter_tree;
 tb_builder tb_build_reduce_scatter_inter;
+tb_builder tb_build_reduce_scatter_mesh;
 
 tb_builder tb_build_scan_doubling;
 tb_builder tb_build_exscan_doubling;

@@ -13,6 +13,8 @@
  *   barrier.c bcast.c …         the algorithms (build.h), one file a family
  *   sched.c scratch.c           schedules (sched.h): what algorithms produce
  *   run.c                       from the call to its end
+ *   shape.c levels.c            where ranks are, and collectives in two levels
+ *   mesh.c ways.c               … between nodes, along the cables
  *   direct.c slots.c pull.c     through memory, for ranks of one machine
  *   commons.c                   … and what such ranks share: lanes
  */

@@ -8,8 +8,9 @@
  * Pairwise: n - 1 rounds; each rank sends every other its block. Also for
  * operations that commute.
  * Tree: a reduction to rank 0, which scatters. Keeps the ranks' order.
+ * Mesh: every block to its rank at once; see mesh.c.
  */
-#include "coll/build.h"
+#include "coll/levels.h"
 
 /* Where the blocks begin in the array of contributions: n + 1 numbers, the
  * last one is the total. NULL: no memory. */
@@ -81,6 +82,31 @@ void tb_build_reduce_scatter_pairwise(struct tb_sched *s,
         tb_sched_reduce(s, arrived[(n - 1) % 2], acc.buf, acc.count);
     if (acc.buf != out.buf)
         tb_sched_copy(s, acc, out);
+    tb_sched_round(s);
+}
+
+void tb_build_reduce_scatter_mesh(struct tb_sched *s, const struct tb_call *c)
+{
+    struct tb_team t = tb_team_of(c->comm, 0);
+    int64_t *edge = edges(s, c);
+    MPI_Count *counts = tb_sched_bytes(s, 2 * t.size * (int64_t)sizeof *counts);
+    if (!edge || !counts)
+        return;
+    MPI_Count *starts = counts + t.size;
+    for (int i = 0; i < t.size; i++) {
+        counts[i] = edge[i + 1] - edge[i];
+        starts[i] = edge[i];
+    }
+    struct tb_part out = result(s, c), sum = out;
+    struct tb_blocks in = {.base = c->send.base,
+                           .layout = s->type->layout,
+                           .counts = {.c = counts},
+                           .displs = {.c = starts}};
+    if (c->in_place) /* the result's place is still to be sent */
+        sum.buf = tb_sched_elements(s, in.layout, sum.count);
+    tb_mesh_reduce(s, &t, &in, sum.buf);
+    if (sum.buf != out.buf)
+        tb_sched_copy(s, sum, out);
     tb_sched_round(s);
 }
 

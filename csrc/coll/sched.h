@@ -30,7 +30,9 @@ enum tb_way { TB_WAY_MAIN, TB_WAY_LOCAL, TB_WAYS };
 struct tb_team {
     enum tb_way way;
     int rank, size;
-    int shift; /* rank 0 of the team in the communicator */
+    int shift;        /* where in the list below rank 0 of the team stands */
+    const int *ranks; /* of the communicator; NULL: all, in order. Stays the
+                         caller's, as long as the schedule is built */
 };
 
 enum tb_step_kind {
@@ -180,7 +182,8 @@ static inline struct tb_team tb_team_remote(const struct tb_comm *c)
 static inline int tb_team_rank(const struct tb_team *t, int peer)
 {
     int rank = peer + t->shift;
-    return rank < t->size ? rank : rank - t->size;
+    rank -= rank < t->size ? 0 : t->size;
+    return t->ranks ? t->ranks[rank] : rank;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/shape.h"
 #include "mpi/world.h"
 
 #define ANY INT64_MAX
@@ -16,6 +17,8 @@
 #define HALF (TB_IF_INTRA | TB_IF_COMMUTES | TB_IF_POW2)
 #define POW2 (TB_IF_INTRA | TB_IF_POW2)
 #define FREE TB_IF_FREE
+#define MESH (TB_IF_MESH | TB_IF_COMMUTES)
+#define SHARED (TB_IF_SHARED | TB_IF_COMMUTES)
 
 /*
  * First match wins. Bytes are those of the message, of one block for gathers,
@@ -39,11 +42,16 @@
     }
 static const struct tb_choice table[] = {
     BY_SLOTS(BARRIER, 0, 2, ALL, ANY),
+    ROW(BARRIER, "nodes", barrier_nodes, TB_IF_NODES, 2, ALL, 0, ANY),
     ROW(BARRIER, "dissemination", barrier_dissemination, INTRA, 1, ALL, 0, ANY),
     ROW(BARRIER, "inter", barrier_inter, INTER, 1, ALL, 0, ANY),
 
     BY_SLOTS(BCAST, 0, 2, ALL, ANY),
     BY_PULL(BCAST, 0),
+    ROW(BCAST, "mesh", bcast_mesh, TB_IF_MESH, 3, ALL, 32 * K, ANY),
+    ROW(BCAST, "both_ways", bcast_both_ways, TB_IF_RING, 4, ALL, 64 * K, ANY),
+    ROW(BCAST, "both_ways", bcast_both_ways, TB_IF_LINE, 3, ALL, 64 * K, ANY),
+    ROW(BCAST, "nodes", bcast_nodes, TB_IF_NODES, 2, ALL, 0, ANY),
     ROW(BCAST, "binomial", bcast_binomial, INTRA, 1, ALL, 0, 16 * K),
     ROW(BCAST, "flat", bcast_flat, INTRA, 1, 8, 16 * K, ANY),
     ROW(BCAST, "scatter_ring", bcast_scatter_ring, INTRA, 9, ALL, 64 * K, M),
@@ -64,6 +72,7 @@ static const struct tb_choice table[] = {
     BY_SLOTS(ALLGATHER, 0, 3, ALL, ANY),
     BY_PULL(ALLGATHER, 0),
     BY_SLOTS(ALLGATHER, 0, 2, ALL, ANY),
+    ROW(ALLGATHER, "nodes", allgather_nodes, TB_IF_NODES, 2, ALL, 0, ANY),
     ROW(ALLGATHER, "spread", allgather_spread, INTRA, 1, 4, 0, ANY),
     ROW(ALLGATHER, "doubling", allgather_doubling, POW2, 5, ALL, 0, 16 * K),
     ROW(ALLGATHER, "bruck", allgather_bruck, INTRA, 5, ALL, 0, 4 * K),
@@ -90,6 +99,8 @@ static const struct tb_choice table[] = {
     BY_SLOTS(REDUCE, FREE, 3, ALL, 128 * K),
     BY_PULL(REDUCE, FREE),
     BY_SLOTS(REDUCE, FREE, 2, ALL, ANY),
+    ROW(REDUCE, "mesh", reduce_mesh, MESH, 3, ALL, 64 * K, ANY),
+    ROW(REDUCE, "nodes", reduce_nodes, SHARED, 3, ALL, 0, ANY),
     ROW(REDUCE, "halving", reduce_halving, COMM, 2, ALL, 64 * K, ANY),
     ROW(REDUCE, "binomial", reduce_binomial, COMM, 1, ALL, 0, ANY),
     ROW(REDUCE, "ordered", reduce_ordered, INTRA, 1, ALL, 0, ANY),
@@ -98,6 +109,13 @@ static const struct tb_choice table[] = {
     BY_SLOTS(ALLREDUCE, FREE, 2, ALL, 128 * K),
     BY_PULL(ALLREDUCE, FREE),
     BY_SLOTS(ALLREDUCE, FREE, 2, ALL, ANY),
+    ROW(ALLREDUCE, "mesh_once", allreduce_mesh_once, MESH, 2, 64, 0, 16 * K),
+    ROW(ALLREDUCE, "mesh", allreduce_mesh, MESH, 2, ALL, 0, ANY),
+    ROW(ALLREDUCE, "both_ways", allreduce_both_ways,
+        TB_IF_COMMUTES | TB_IF_RING, 4, ALL, 32 * K, ANY),
+    ROW(ALLREDUCE, "one_way", allreduce_one_way, TB_IF_COMMUTES | TB_IF_LINE, 3,
+        ALL, 32 * K, ANY),
+    ROW(ALLREDUCE, "nodes", allreduce_nodes, SHARED, 3, ALL, 0, 64 * K),
     ROW(ALLREDUCE, "halving", allreduce_halving, HALF, 2, ALL, 4 * K, ANY),
     ROW(ALLREDUCE, "ring", allreduce_ring, COMM, 3, ALL, 16 * K, ANY),
     ROW(ALLREDUCE, "halving", allreduce_halving, COMM, 2, ALL, 16 * K, ANY),
@@ -105,6 +123,8 @@ static const struct tb_choice table[] = {
     ROW(ALLREDUCE, "tree", allreduce_tree, INTRA, 1, ALL, 0, ANY),
     ROW(ALLREDUCE, "inter", allreduce_inter, INTER, 1, ALL, 0, ANY),
 
+    ROW(REDUCE_SCATTER_BLOCK, "mesh", reduce_scatter_mesh, MESH | TB_IF_ALONE,
+        2, ALL, 16 * K, ANY),
     ROW(REDUCE_SCATTER_BLOCK, "pairwise", reduce_scatter_pairwise, COMM, 1, ALL,
         64 * K, ANY),
     ROW(REDUCE_SCATTER_BLOCK, "halving", reduce_scatter_halving, HALF, 1, ALL,
@@ -115,6 +135,8 @@ static const struct tb_choice table[] = {
         ANY),
     ROW(REDUCE_SCATTER_BLOCK, "inter", reduce_scatter_inter, INTER, 1, ALL, 0,
         ANY),
+    ROW(REDUCE_SCATTER, "mesh", reduce_scatter_mesh, MESH | TB_IF_ALONE, 2, ALL,
+        16 * K, ANY),
     ROW(REDUCE_SCATTER, "pairwise", reduce_scatter_pairwise, COMM, 1, ALL,
         64 * K, ANY),
     ROW(REDUCE_SCATTER, "halving", reduce_scatter_halving, HALF, 1, ALL, 0,
@@ -274,6 +296,23 @@ static int64_t bytes_of(const struct tb_call *c)
     }
 }
 
+/* Of where the ranks are. */
+static unsigned facts_of_nodes(const struct tb_call *c)
+{
+    static const unsigned of_cabling[] = {
+        [TB_CABLING_NONE] = 0,
+        [TB_CABLING_MESH] = TB_IF_NODES | TB_IF_MESH,
+        [TB_CABLING_RING] = TB_IF_NODES | TB_IF_RING,
+        [TB_CABLING_LINE] = TB_IF_NODES | TB_IF_LINE,
+        [TB_CABLING_OTHER] = TB_IF_NODES,
+    };
+    const struct tb_shape *shape = c->comm->shape;
+    unsigned facts = shape ? of_cabling[shape->cabling] : 0;
+    if (facts)
+        facts |= shape->most > 1 ? TB_IF_SHARED : TB_IF_ALONE;
+    return facts;
+}
+
 static unsigned facts_of(const struct tb_call *c)
 {
     int n = c->comm->size;
@@ -284,7 +323,7 @@ static unsigned facts_of(const struct tb_call *c)
         facts |= TB_IF_FREE;
     if (c->op && c->op->commutes && facts & TB_IF_FREE)
         facts |= TB_IF_COMMUTES;
-    return facts;
+    return facts | facts_of_nodes(c);
 }
 
 static unsigned facts_of_lane(const struct tb_call *c)
@@ -340,6 +379,8 @@ tb_err tb_select(const struct tb_call *c, bool in_order,
     if (TB_UNLIKELY(!index_.ready))
         prepare();
     TB_TRY(index_.err);
+    if (TB_UNLIKELY(!c->comm->shape))
+        TB_TRY(tb_shape_find(c->comm));
     unsigned facts = facts_of(c) | (in_order ? facts_of_lane(c) : 0);
     int64_t bytes = bytes_of(c);
     const struct tb_choice *row = forced(c, facts);

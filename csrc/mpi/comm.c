@@ -29,6 +29,7 @@ static void destroy(struct tb_comm *c)
 {
     tb_comm_unref(c->local);
     tb_commons_free(c->commons);
+    tb_shape_free(c->shape);
     if (c->coll)
         tb_context_close(c->coll);
     if (c->p2p)

@@ -74,6 +74,7 @@ struct tb_comm {
     struct tb_attrs *attrs;
     struct tb_topo *topo;
     struct tb_commons *commons;
+    struct tb_shape *shape; /* coll/shape.h; NULL: nobody has asked yet */
     struct tb_info *info;
     struct tb_buffer *buffer;        /* bsend.c: of MPI_Comm_attach_buffer */
     char label[MPI_MAX_OBJECT_NAME]; /* MPI_Comm_set_name */
@@ -232,6 +233,7 @@ tb_err tb_topo_neighbours(const struct tb_comm *c, int *n_in, const int **in,
 /* coll/commons.c: gives back what a communicator holds of the machine's shared
  * memory. NULL is fine. */
 void tb_commons_free(struct tb_commons *commons);
+void tb_shape_free(struct tb_shape *shape);
 
 /* info.c. New objects and copies have no handle; release takes it away, if
  * there is one, and frees; NULL is fine. look: the value, or NULL. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "coll/select.h"
+#include "coll/shape.h"
 #include "mpi/life.h"
 #include "mpi/world.h"
 #include "unit/check.h"
@@ -318,6 +319,51 @@ static void make_ranks(int n, int remote)
                   i - r->first);
         r->comm.local = remote ? &r->local : NULL;
     }
+}
+
+/* ----------------------------------------------------------------- shapes */
+
+/*
+ * The ranks on nodes: `each` on one, the last may have fewer; dealt out one by
+ * one where `scattered`. Nodes stand in an order that is not the ranks'.
+ */
+static struct tb_shape shapes[MAX_RANKS];
+static int first[MAX_RANKS + 1], placed[MAX_RANKS];
+
+static int node_of(int rank, int each, int nodes, bool scattered)
+{
+    int node = scattered ? rank % nodes : rank / each;
+    return (node + 1) % nodes;
+}
+
+static bool make_shapes(int n, int each, enum tb_cabling cabling,
+                        bool scattered)
+{
+    int nodes = (n + each - 1) / each, at = 0, most = 0;
+    int least = cabling == TB_CABLING_RING ? 4 : 2;
+    if (nodes < least + (cabling == TB_CABLING_LINE))
+        return false;
+    for (int node = 0; node < nodes; node++) {
+        first[node] = at;
+        for (int r = 0; r < n; r++)
+            if (node_of(r, each, nodes, scattered) == node)
+                placed[at++] = r;
+        most = TB_MAX(most, at - first[node]);
+    }
+    first[nodes] = at;
+    for (int r = 0; r < n; r++) {
+        shapes[r] = (struct tb_shape){
+            .cabling = cabling,
+            .nodes = nodes,
+            .node = node_of(r, each, nodes, scattered),
+            .most = most,
+            .in_order = !scattered || most == 1,
+            .first = first,
+            .ranks = placed,
+        };
+        ranks[r].comm.shape = &shapes[r];
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------- one call */
@@ -773,22 +819,48 @@ static void make_types(void)
     types[1].layout = holes;
 }
 
+#define OF_NODES                                                        \
+    (TB_IF_NODES | TB_IF_MESH | TB_IF_RING | TB_IF_LINE | TB_IF_ALONE | \
+     TB_IF_SHARED)
+
+/* With `needs`: the choices that need some of those; else the others. */
+static void try_choices(unsigned needs)
+{
+    const struct tb_choice *choice;
+    for (size_t i = 0; (choice = tb_choice_at(i)); i++)
+        if (choice->build && choice->kind < TB_COLL_NEIGHBOR_ALLGATHER &&
+            (needs ? choice->needs & needs : !(choice->needs & OF_NODES)))
+            try_choice(choice);
+}
+
+static void try_nodes(void)
+{
+    for (int n = 2; n <= 13; n++)
+        for (int each = 1; each <= 3; each++)
+            for (int scattered = 0; scattered < 2; scattered++)
+                for (int cabling = TB_CABLING_MESH; cabling <= TB_CABLING_OTHER;
+                     cabling++) {
+                    make_ranks(n, 0);
+                    if (make_shapes(n, each, (enum tb_cabling)cabling,
+                                    scattered))
+                        try_choices(OF_NODES);
+                }
+}
+
 int main(void)
 {
     make_types();
     CHECK_EQ(tb_handle_init(), TB_OK);
     for (int i = 0; i < 2; i++)
         CHECK_EQ(tb_handle_new(&types[i].obj, TB_KIND_TYPE), TB_OK);
-    const struct tb_choice *choice;
     for (int n = 1; n <= 17; n++)
         for (int remote = 0; remote <= 5; remote += 1 + remote) {
             if (remote && n > 5)
                 continue;
             make_ranks(n, remote);
-            for (size_t i = 0; (choice = tb_choice_at(i)); i++)
-                if (choice->build && choice->kind < TB_COLL_NEIGHBOR_ALLGATHER)
-                    try_choice(choice);
+            try_choices(0);
         }
+    try_nodes();
     tb_layout_unref(holes);
     return 0;
 }
