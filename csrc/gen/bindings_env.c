@@ -486,7 +486,7 @@ TB_WEAK int MPI_Errhandler_free(MPI_Errhandler *errhandler)
 
 int PMPI_Error_class(int errorcode, int *errorclass)
 {
-    TB_ENTER(Error_class, TB_ANYTIME);
+    TB_ENTER(Error_class, TB_ANYTIME | TB_NOLOCK);
     TB_TAKE(tb_check_ptr("errorclass", errorclass));
     TB_TAKE(tb_error_class(errorcode, errorclass));
     TB_LEAVE();
@@ -499,7 +499,7 @@ TB_WEAK int MPI_Error_class(int errorcode, int *errorclass)
 
 int PMPI_Error_string(int errorcode, char *string, int *resultlen)
 {
-    TB_ENTER(Error_string, TB_ANYTIME);
+    TB_ENTER(Error_string, TB_ANYTIME | TB_NOLOCK);
     TB_TAKE(tb_check_ptr("string", string));
     TB_TAKE(tb_check_ptr("resultlen", resultlen));
     TB_TAKE(tb_error_string(errorcode, string, resultlen));

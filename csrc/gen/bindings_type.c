@@ -800,8 +800,9 @@ TB_WEAK int MPI_Type_get_extent_x(MPI_Datatype datatype, MPI_Count *lb,
 int PMPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *resultlen)
 {
     TB_ENTER(Type_get_name, 0);
-    struct tb_type *datatype_;
-    TB_TAKE(tb_type_get(datatype, &datatype_));
+    struct tb_type *datatype_ = NULL;
+    if (datatype != MPI_DATATYPE_NULL)
+        TB_TAKE(tb_type_get(datatype, &datatype_));
     TB_TAKE(tb_check_ptr("type_name", type_name));
     TB_TAKE(tb_check_ptr("resultlen", resultlen));
     TB_TAKE(tb_type_get_name(datatype_, type_name, resultlen));

@@ -735,8 +735,9 @@ TB_WEAK int MPI_Win_get_info(MPI_Win win, MPI_Info *info_used)
 int PMPI_Win_get_name(MPI_Win win, char *win_name, int *resultlen)
 {
     TB_ENTER(Win_get_name, 0);
-    struct tb_win *win_;
-    TB_TAKE(tb_win_get(win, &win_));
+    struct tb_win *win_ = NULL;
+    if (win != MPI_WIN_NULL)
+        TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
     TB_TAKE(TB_ERR_UNSUPPORTED);
     TB_LEAVE();

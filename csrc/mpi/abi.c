@@ -47,8 +47,8 @@ tb_err tb_abi_get_info(struct tb_info **info)
 
 /*
  * The library has no Fortran side; it takes the sizes that every Fortran
- * compiler for its platforms uses by default. Sized types without a C
- * counterpart here are not supported.
+ * compiler for its platforms uses by default. It has all sized types; where C
+ * has no counterpart, they can be sent but not reduced.
  */
 tb_err tb_abi_get_fortran_info(struct tb_info **info)
 {
@@ -61,20 +61,20 @@ tb_err tb_abi_get_fortran_info(struct tb_info **info)
         {"mpi_logical2_supported", "true"},
         {"mpi_logical4_supported", "true"},
         {"mpi_logical8_supported", "true"},
-        {"mpi_logical16_supported", "false"},
+        {"mpi_logical16_supported", "true"},
         {"mpi_integer1_supported", "true"},
         {"mpi_integer2_supported", "true"},
         {"mpi_integer4_supported", "true"},
         {"mpi_integer8_supported", "true"},
-        {"mpi_integer16_supported", "false"},
+        {"mpi_integer16_supported", "true"},
         {"mpi_real2_supported", "true"},
         {"mpi_real4_supported", "true"},
         {"mpi_real8_supported", "true"},
-        {"mpi_real16_supported", "false"},
-        {"mpi_complex4_supported", "false"},
+        {"mpi_real16_supported", "true"},
+        {"mpi_complex4_supported", "true"},
         {"mpi_complex8_supported", "true"},
         {"mpi_complex16_supported", "true"},
-        {"mpi_complex32_supported", "false"},
+        {"mpi_complex32_supported", "true"},
         {"mpi_double_complex_supported", "true"},
     };
     return make_info(facts, TB_COUNT_OF(facts), info);

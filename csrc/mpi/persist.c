@@ -138,27 +138,45 @@ struct grequest {
     void *state;
 };
 
+/* The callbacks may call MPI, so the lock is not held over them. */
+
 static tb_err grequest_query(struct tb_req *req, MPI_Status *status)
 {
     struct grequest *g = req->more;
     MPI_Status own;
     MPI_Status *s = status == MPI_STATUS_IGNORE ? &own : status;
     tb_status_empty(s);
-    return g->query ? tb_err_foreign(g->query(g->state, s)) : TB_OK;
+    if (!g->query)
+        return TB_OK;
+    tb_unlock();
+    int code = g->query(g->state, s);
+    tb_lock();
+    return tb_err_foreign(code);
 }
 
 static tb_err grequest_cancel(struct tb_req *req)
 {
     struct grequest *g = req->more;
-    return g->cancel ? tb_err_foreign(g->cancel(g->state, req->done)) : TB_OK;
+    if (!g->cancel)
+        return TB_OK;
+    int complete = req->done;
+    tb_unlock();
+    int code = g->cancel(g->state, complete);
+    tb_lock();
+    return tb_err_foreign(code);
 }
 
 static tb_err grequest_free(struct tb_req *req)
 {
     struct grequest *g = req->more;
-    tb_err err = g->free ? tb_err_foreign(g->free(g->state)) : TB_OK;
+    int code = MPI_SUCCESS;
+    if (g->free) {
+        tb_unlock();
+        code = g->free(g->state);
+        tb_lock();
+    }
     tb_free(g);
-    return err;
+    return tb_err_foreign(code);
 }
 
 static const struct tb_more_ops grequest_ops = {

@@ -44,10 +44,12 @@ static inline void tb_status_result(MPI_Status *s, const struct tb_result *r)
     tb_status_set(s, r->source, r->tag, r->bytes, r->cancelled);
 }
 
-/* The standard's "empty status". */
+/* The standard's "empty status", to which MPI_ERROR belongs. */
 static inline void tb_status_empty(MPI_Status *s)
 {
     tb_status_set(s, MPI_ANY_SOURCE, MPI_ANY_TAG, 0, false);
+    if (s != MPI_STATUS_IGNORE)
+        s->MPI_ERROR = MPI_SUCCESS;
 }
 
 #endif

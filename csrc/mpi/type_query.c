@@ -31,8 +31,10 @@ tb_err tb_type_get_true_extent(struct tb_type *t, MPI_Count *true_lb,
 
 tb_err tb_type_get_name(struct tb_type *t, char *name, int *length)
 {
-    *length = (int)strlen(t->label);
-    memcpy(name, t->label, (size_t)*length + 1);
+    const char *label = t ? t->label : "MPI_DATATYPE_NULL";
+
+    *length = (int)strlen(label);
+    memcpy(name, label, (size_t)*length + 1);
     return TB_OK;
 }
 
