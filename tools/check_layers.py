@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Checks that csrc includes only downwards: gen, mpi and coll, engine, net, base.
 
-mpi and coll lie side by side and may include each other's public headers.
+mpi and coll lie side by side and may include each other's public headers; so do
+net and fabric, the emulated hardware below it, which knows the verbs ABI alone.
 Exit code 1 and one line for each include that goes the wrong way.
 """
 
@@ -13,8 +14,13 @@ import sys
 from pathlib import Path
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
-LEVELS = {"base": 0, "net": 1, "engine": 2, "include": 3, "mpi": 4, "coll": 4, "gen": 5}
+LEVELS = {
+    "base": 0, "net": 1, "fabric": 1, "engine": 2, "include": 3, "mpi": 4, "coll": 4,
+    "gen": 5,
+}  # fmt: skip
 PUBLIC = {
+    "net": {"verbs_abi.h"},
+    "fabric": set(),
     "coll": {"coll.h"},
     "mpi": {
         "objects.h", "request.h", "status.h", "world.h", "api.h", "check.h", "errh.h",

@@ -357,7 +357,7 @@ int main(void)
             printf("%s, ring %lld: %s\n", via->name, (long long)ring,
                    tests[k].name);
             fflush(stdout);
-            alarm(60);
+            limit_time(60);
             tests[k].run();
         }
     }

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tool, not a test: half round trip and streaming bandwidth of the bare shm
+ * A tool, not a test: half round trip and streaming bandwidth of a bare
  * transport between two processes.
  *
- *     pingpong [ping|stream] [longest message, bytes]
+ *     pingpong [ping|stream] [longest message, bytes] [shm|rdma [settings]]
+ *
+ * The settings are lines of a fabric's description; "set rate 1" by default.
  */
-#include "net/segment.h"
-#include "net/transport.h"
+#include "transport/rig.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define SEGMENT (2 * TB_SEGMENT_PER_RANK)
 #define BATCHES 40
 
-static const struct tb_transport *const via = &tb_transport_shm;
+static const struct tb_transport *via;
 
-struct end {
-    struct tb_port *port;
+struct meter {
+    struct end end;
     struct tb_link *link;
     struct tb_limits limits;
     size_t got; /* bytes */
@@ -32,7 +26,7 @@ struct end {
 static void on_packet(void *ctx, int from, enum tb_channel ch, const void *data,
                       size_t bytes)
 {
-    struct end *e = ctx;
+    struct meter *e = ctx;
 
     (void)from, (void)ch;
     memcpy(e->target + e->got % e->target_bytes, data, bytes);
@@ -62,14 +56,14 @@ static void must(tb_err err)
 }
 
 /* Sends `bytes` in packets; polls while there is no room. */
-static void send_bytes(struct end *e, const char *from, size_t bytes)
+static void send_bytes(struct meter *e, const char *from, size_t bytes)
 {
     while (bytes) {
         size_t n = TB_MIN(bytes, e->limits.packet_max);
         struct tb_slot slot;
         tb_err err = via->reserve(e->link, TB_CONTROL, n, &slot);
         if (err == TB_ERR_AGAIN) {
-            via->poll(e->port);
+            end_poll(&e->end);
             continue;
         }
         must(err);
@@ -80,15 +74,15 @@ static void send_bytes(struct end *e, const char *from, size_t bytes)
     }
 }
 
-static void receive_bytes(struct end *e, size_t bytes)
+static void receive_bytes(struct meter *e, size_t bytes)
 {
     while (e->got < bytes)
-        via->poll(e->port);
+        end_poll(&e->end);
     e->got -= bytes;
 }
 
 /* One batch of round trips; nanoseconds of half a one. */
-static double ping(struct end *e, int self, size_t bytes, const char *data,
+static double ping(struct meter *e, int self, size_t bytes, const char *data,
                    int rounds)
 {
     uint64_t start = tb_now();
@@ -104,7 +98,7 @@ static double ping(struct end *e, int self, size_t bytes, const char *data,
 }
 
 /* One batch in one direction; nanoseconds a message. */
-static double stream(struct end *e, int self, size_t bytes, const char *data,
+static double stream(struct meter *e, int self, size_t bytes, const char *data,
                      int rounds)
 {
     uint64_t start = tb_now();
@@ -130,7 +124,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The lower quartile of many batches: other programs disturb some. */
-static double measure(struct end *e, int self, size_t bytes, const char *data,
+static double measure(struct meter *e, int self, size_t bytes, const char *data,
                       bool is_stream)
 {
     double ns[BATCHES];
@@ -144,48 +138,40 @@ static double measure(struct end *e, int self, size_t bytes, const char *data,
 
 int main(int argc, char **argv)
 {
-    static const int local[] = {0, 1};
     bool is_stream = argc > 1 && argv[1][0] == 's';
     size_t most = argc > 2 ? strtoull(argv[2], NULL, 10) : 4 << 20;
-    struct tb_config config;
-    struct end e = {.target_bytes = most};
-    struct tb_sink sink = {&e, on_packet, on_returned, on_lost};
-    void *segment = mmap(NULL, SEGMENT, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int self = fork() ? 0 : 1;
-    struct tb_segment_plan plan;
+    bool is_rdma = argc > 3 && argv[3][0] == 'r';
+    struct meter m = {.target_bytes = most};
+    struct rig r;
+    int self;
     char *data = malloc(most);
 
+    if (is_rdma)
+        rig_init_macs(&r, 2, 1, argc > 4 ? argv[4] : "set rate 1\n");
+    else
+        rig_init(&r, &tb_transport_shm, 2, 0);
+    self = fork() ? 0 : 1;
+    alarm(0);
     if (self)
         tb_follow_parent();
-    must(tb_config_load(&config));
-    must(tb_segment_plan(&plan, 2, SEGMENT, (size_t)config.ring));
-    e.target = malloc(2 * most + (1 << 20));
+    m.target = malloc(2 * most + (1 << 20));
     memset(data, 1, most);
-    memset(e.target, 1, 2 * most);
-    must(via->open(&e.port,
-                   &(struct tb_port_args){
-                       .config = &config,
-                       .up = &sink,
-                       .self = self,
-                       .endpoints = 2,
-                       .segment = segment,
-                       .segment_bytes = SEGMENT,
-                       .local_rank = self,
-                       .local_ranks = 2,
-                       .local = local,
-                       .bell = &tb_segment_rank(segment, &plan, self)->bell,
-                   }));
-    must(via->connect(e.port, 1 - self, &e.link));
-    via->limits(e.link, &e.limits);
+    memset(m.target, 1, 2 * most);
+    end_init(&m.end, &r, self);
+    m.end.sink = (struct tb_sink){&m, on_packet, on_returned, on_lost};
+    via = r.via;
+    m.link = m.end.links[1 - self];
+    m.limits = m.end.limits;
     for (size_t bytes = 8; bytes <= most; bytes *= bytes < 1024 ? 2 : 4) {
-        double ns = measure(&e, self, bytes, data, is_stream);
+        double ns = measure(&m, self, bytes, data, is_stream);
         if (self == 0)
             printf("%8zu bytes %10.1f ns %8.2f GB/s\n", bytes, ns,
                    (double)bytes / ns);
     }
-    via->close(e.port);
-    if (self == 0)
-        wait(NULL);
+    end_fini(&m.end);
+    if (self)
+        return 0;
+    wait(NULL);
+    rig_fini(&r);
     return 0;
 }
