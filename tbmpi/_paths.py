@@ -13,6 +13,10 @@ import sys
 from pathlib import Path
 
 LIBRARY = "libmpi_abi.1.dylib" if sys.platform == "darwin" else "libmpi_abi.so.1"
+MLX_LIBRARY = "libtbmpi_mlx.dylib" if sys.platform == "darwin" else "libtbmpi_mlx.so"
+FABRIC_LIBRARY = (
+    "libtbmpi_fabric.dylib" if sys.platform == "darwin" else "libtbmpi_fabric.so"
+)
 
 
 def package_file(*parts: str) -> Path:
@@ -35,6 +39,11 @@ def library() -> Path:
     return package_file("lib", LIBRARY)
 
 
+def mlx_library() -> Path:
+    """The library that MLX's "mpi" backend opens."""
+    return package_file("lib", MLX_LIBRARY)
+
+
 def library_folder() -> Path:
     """The folder to write into an rpath."""
     return library().parent
@@ -43,6 +52,16 @@ def library_folder() -> Path:
 def include_folder() -> Path:
     """The folder with mpi.h."""
     return package_file("include", "mpi.h").parent
+
+
+def fabric_library() -> Path:
+    """The emulated librdma."""
+    return package_file("lib", FABRIC_LIBRARY)
+
+
+def fabric_command() -> Path:
+    """The tbmpi-fabric program."""
+    return package_file("libexec", "tbmpi-fabric")
 
 
 def router() -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 # Each module has main(argv) -> exit code and is loaded only when asked for.
 SUBCOMMANDS = {
     "info": ("tbmpi.info", "this installation, its settings, this machine"),
+    "sim": ("tbmpi.sim", "the jobs of tbmpirun --sim: look at them, pull their cables"),
     "bench": (
         "tbmpi.bench.cli",
         "latency, bandwidth and collectives, also against other MPIs",

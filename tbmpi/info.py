@@ -35,8 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--missing", action="store_true", help="operations not there yet"
     )
+    parser.add_argument(
+        "--pool", nargs="?", const="", metavar="JOB", help="a running job's pools"
+    )
+    parser.add_argument(
+        "--routes", nargs="?", const="", metavar="JOB", help="and who reaches whom how"
+    )
     parser.add_argument("--json", action="store_true", help="the same for programs")
     args = parser.parse_args(argv)
+    if args.pool is not None or args.routes is not None:
+        return _print_job(args)
     if args.settings:
         return _print_settings(args.json)
     if args.missing:
@@ -70,6 +78,27 @@ def collect() -> dict[str, str]:
         "shared memory": _shared_memory(),
         "single copy": single_copy(),
     }
+
+
+def _print_job(args: argparse.Namespace) -> int:
+    from tbmpi.launch import control, pools
+    from tbmpi.launch.errors import LaunchError
+
+    try:
+        path = control.find(args.pool or args.routes or None)
+        facts = control.ask(path, {"do": "show"})
+    except LaunchError as problem:
+        print(f"tbmpi info: {problem}", file=sys.stderr)
+        return problem.code
+    if args.json:
+        shown = {key: facts[key] for key in ("nodes", "fabric")}
+        print(json.dumps(shown, indent=1))
+        return 0
+    if args.pool is not None:
+        print("\n".join(pools.pool_lines(facts)))
+    if args.routes is not None:
+        print("\n".join(pools.route_lines(facts)))
+    return 0
 
 
 def _router() -> str:

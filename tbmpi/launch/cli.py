@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from tbmpi.launch import options, report
 from tbmpi.launch.errors import SIGNAL_BASE, LaunchError
@@ -38,11 +39,10 @@ def _main(argv: Sequence[str]) -> int:
     if not request.quiet:
         for note in request.notes:
             print(f"{report.PREFIX}note: {note}", file=sys.stderr)
+    if request.dry_run or request.verbose:
+        _describe(plan, sys.stdout if request.dry_run else sys.stderr)
     if request.dry_run:
-        print("\n".join(_lines(plan)), flush=True)
         return 0
-    if request.verbose:
-        print("\n".join(_lines(plan)), file=sys.stderr)
     from tbmpi.launch import job
 
     return job.run(plan)
@@ -60,8 +60,20 @@ def _answer(ask: str) -> int:
     return 0
 
 
+def _describe(plan: Plan, file: TextIO) -> None:
+    if plan.sim is not None:
+        from rich.console import Console
+
+        from tbmpi.launch.drawing import Picture
+
+        notes = [node.note for node in plan.nodes]
+        console = Console(file=file, highlight=False, soft_wrap=True)
+        console.print(Picture(plan.sim.topology, notes))
+    print("\n".join(_lines(plan)), file=file, flush=True)
+
+
 def _lines(plan: Plan) -> list[str]:
-    lines = [f"{plan.size} ranks on {plan.host}"]
+    lines = [f"{node.note} on {node.name}" for node in plan.nodes]
     for rank in plan.ranks:
         changed = [
             f"{key}={value}"

@@ -13,8 +13,8 @@ ends, however the launcher died, the guard ends the session. It works for any
 program, also one that is no MPI program, on any Unix, and needs no code
 between fork and exec of a rank.
 
-On the connection: orders as a length, a pickle and descriptors; in return
-lines of text, `+PID`, `!ERRNO`, `-PID STATUS` and `=`.
+On the connection: orders as a length, a pickle and descriptors, each with one
+answer; in return lines of text, `+PID`, `!ERRNO`, `-PID STATUS` and `=`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ import os
 import pickle
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tbmpi.launch.segment import out_of_the_way
 from tbmpi.launch.sessions import Doom, Session
@@ -39,7 +41,7 @@ GRACE = 0.5
 GIVE_UP = 5.0
 STEP = 0.02
 LENGTH = struct.Struct("=I")
-MOST_DESCRIPTORS = 64
+MOST_DESCRIPTORS = 128
 SYNC = 0  # the length of an order that only wants an answer
 CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -50,7 +52,9 @@ class Order:
 
     `standard` are our descriptors of its 0, 1 and 2; `handed` maps variables
     of its environment to descriptors of ours that it inherits, each under a
-    number that the variable tells it.
+    number that the variable tells it. `plan` is a text that it can read from
+    descriptor TBMPI_PLAN_FD; it tells the numbers of the descriptors `marked`
+    where it has their {name}.
     """
 
     argv: tuple[str, ...]
@@ -59,6 +63,8 @@ class Order:
     env: Mapping[str, str]
     standard: tuple[int, int, int]
     handed: Mapping[str, int]
+    plan: str = ""
+    marked: Mapping[str, int] = field(default_factory=dict)
 
 
 class GuardLost(Exception):
@@ -91,15 +97,21 @@ class Guard:
 
         Raises OSError when it cannot be run, GuardLost.
         """
-        handed = tuple(order.handed)
-        words = (order.argv, order.program, order.cwd, dict(order.env), handed)
-        body = pickle.dumps(words)
-        descriptors = [*order.standard, *order.handed.values()]
+        names = tuple(order.handed), tuple(order.marked)
+        words = (order.argv, order.program, order.cwd, dict(order.env), order.plan)
+        body = pickle.dumps((words, names))
+        inherited = [*order.handed.values(), *order.marked.values()]
+        descriptors = [*order.standard, *inherited]
         answer = self._ask(LENGTH.pack(len(body)), descriptors, body)
         if answer[0] == "!":
             number = int(answer[1:])
             raise OSError(number, os.strerror(number))
         return int(answer[1:])
+
+    def remove_at_end(self, folder: str) -> None:
+        """The folder is to go with the launcher. Raises GuardLost."""
+        body = pickle.dumps(folder)
+        self._ask(LENGTH.pack(len(body)), [], body)
 
     def look(self) -> None:
         """Makes sure that who has ended by now is known to take_ended()."""
@@ -160,6 +172,7 @@ class _Keeper:
         os.setsid()
         _close_all_but(wire)
         self._wire = socket.socket(fileno=wire)
+        self._folders: list[str] = []
         self._woken, waker = os.pipe()
         for fd in (self._woken, waker):
             os.set_blocking(fd, False)
@@ -182,6 +195,8 @@ class _Keeper:
                 if self._wire in ready:
                     self._obey()
         _end_session()
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _obey(self) -> None:
         head, descriptors, _, _ = socket.recv_fds(
@@ -192,9 +207,14 @@ class _Keeper:
             self._tell_ended()
             self._wire.sendall(b"=\n")
             return
-        words = pickle.loads(self._read(length))
+        order = pickle.loads(self._read(length))
+        if isinstance(order, str):
+            self._folders.append(order)
+            self._wire.sendall(b"=\n")
+            return
+        words, names = order
         try:
-            pid = _start(words, descriptors)
+            pid = _start(words, names, descriptors)
         except OSError as why:
             self._wire.sendall(b"!%d\n" % (why.errno or 0))
         else:
@@ -223,13 +243,17 @@ class _Keeper:
         self._wire.sendall(b"".join(lines))
 
 
-def _start(words: tuple, descriptors: list[int]) -> int:
-    argv, program, cwd, env, names = words
+def _start(words: tuple, names: tuple, descriptors: list[int]) -> int:
+    argv, program, cwd, env, plan = words
+    handed, marked = names
     inherited = [out_of_the_way(os.dup(fd)) for fd in descriptors[3:]]
-    for name, fd in zip(names, inherited, strict=True):
-        env[name] = str(fd)
     stdin, stdout, stderr = descriptors[:3]
     try:
+        env |= {name: str(fd) for name, fd in zip(handed, inherited, strict=False)}
+        if plan:
+            own = zip(marked, inherited[len(handed) :], strict=True)
+            inherited.append(_file_of(plan.format_map(dict(own))))
+            env["TBMPI_PLAN_FD"] = str(inherited[-1])
         process = subprocess.Popen(
             argv,
             executable=program,
@@ -246,6 +270,14 @@ def _start(words: tuple, descriptors: list[int]) -> int:
             os.close(fd)
     process.returncode = 0  # it is waited for by its number
     return process.pid
+
+
+def _file_of(text: str) -> int:
+    """A file without a name, at its start: a pipe may be too short."""
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode())
+        file.seek(0)
+        return out_of_the_way(os.dup(file.fileno()))
 
 
 def _do_nothing(_signum: int, _frame: object) -> None:

@@ -21,15 +21,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tbmpi.launch import report, stacks
-from tbmpi.launch.board import Board, Note, rank_list
+from tbmpi.launch.board import Note, rank_list
 from tbmpi.launch.errors import FAILED, SIGNAL_BASE, TIMED_OUT, LaunchError
 from tbmpi.launch.guard import Guard
+from tbmpi.launch.nodes import process_mapping
 from tbmpi.launch.output import Sink
 from tbmpi.launch.plan import Plan
 from tbmpi.launch.pmi import ProtocolError, Server, Stage
 from tbmpi.launch.ranks import GRACE, LocalNode, prepare_output
 from tbmpi.launch.report import PREFIX, Failure
-from tbmpi.launch.segment import Segment
+from tbmpi.launch.site import Helper, Site, ThisMachine
 
 DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOLD = (signal.SIGUSR1, signal.SIGUSR2)
@@ -47,13 +48,13 @@ class Job:
         self._plan = plan
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._memory = Segment(plan.size)
-        self._board = Board(memoryview(self._memory.view), plan.size)
+        self._site = _site(plan, guard)
         name = f"kvs_{os.getpid()}_{secrets.token_hex(4)}"
-        self._server = Server(plan.size, name, tuple(rank.app for rank in plan.ranks))
+        apps = tuple(rank.app for rank in plan.ranks)
+        self._server = Server(plan.size, name, apps, process_mapping(plan.nodes))
         self._out = Sink(self._loop, 1, self._nobody_reads)
         self._err = Sink(self._loop, 2, lambda: None)
-        self._node = LocalNode(plan, guard, self._memory, (self._out, self._err), self)
+        self._node = LocalNode(plan, guard, self._site, (self._out, self._err), self)
         self._failure: Failure | None = None
         self._notes: list[Note] = []
         self._told_to_end: int | None = None
@@ -61,6 +62,12 @@ class Job:
 
     async def run(self) -> int:
         """Starts the ranks, waits for their end, returns the exit code."""
+        try:
+            return await self._run()
+        finally:
+            self._site.close()
+
+    async def _run(self) -> int:
         self._loop.set_exception_handler(self._went_wrong)
         self._catch_signals()
         prepare_output(self._plan)
@@ -73,8 +80,10 @@ class Job:
         if self._plan.timeout is not None:
             self._loop.call_later(self._plan.timeout, self._time_is_up)
         left = await self._node.gone()
+        for what in self._site.leftovers():
+            self._say(f"{PREFIX}left in emulated devices: {what}")
         # Not before: a rank's child finds out here that its rank has joined.
-        self._memory.close()
+        self._site.close()
         await self._finish_chores()
         await self._node.output_ended(LATE_OUTPUT)
         self._say_last(left)
@@ -93,7 +102,8 @@ class Job:
 
     def _say_last(self, left: list[int]) -> None:
         if self._failure and self._failure.what:
-            self._say(report.death_line(self._failure, self._plan.host, self._notes))
+            host = self._plan.ranks[self._failure.rank].host
+            self._say(report.death_line(self._failure, host, self._notes))
         if left:
             numbers = " ".join(map(str, left))
             self._say(
@@ -132,6 +142,18 @@ class Job:
         ):
             self._rank_ended(rank, status)
         self._look_for_waiters()
+
+    def helper_ended(self, helper: Helper, status: int) -> None:
+        """What the ranks cannot do without has gone."""
+        failure = report.by_exit(-1, status, finalized=False)
+        if not self._node.closing:
+            self._say(f"{PREFIX}{helper.name} {failure.what}; the job ends with it")
+        self._fail(Failure(failure.code or FAILED))
+
+    def helper_failed(self, helper: Helper, status: int) -> None:
+        """The job has ended as it has, but something may be left."""
+        what = report.by_exit(-1, status, finalized=False).what
+        self._say(f"{PREFIX}{helper.name} {what} when it was told to end")
 
     def ranks_lost(self) -> None:
         """Somebody killed the process that waits for the ranks."""
@@ -174,7 +196,7 @@ class Job:
     def _by_abort(self) -> Failure:
         aborted = self._server.aborted
         assert aborted is not None
-        note = self._board.note(aborted.rank)
+        note = self._site.note(aborted.rank)
         return report.by_abort(aborted.rank, aborted.code, note.reason)
 
     # ---------------------------------------------------------------- ending
@@ -183,7 +205,10 @@ class Job:
         """The first failure counts; what the ranks do now goes with it."""
         if self._failure is None:
             self._failure = failure
-            self._notes = self._board.notes()
+            self._notes = self._all_notes()
+
+    def _all_notes(self) -> list[Note]:
+        return [self._site.note(rank) for rank in range(self._plan.size)]
 
     def _fail(self, failure: Failure) -> None:
         if self._node.closing:
@@ -217,11 +242,12 @@ class Job:
         self._note(Failure(TIMED_OUT))
         limit = f"{self._plan.timeout:g} s"
         self._say(f"{PREFIX}the job reached its time limit of {limit}; its ranks are:")
-        notes = self._board.notes()
+        notes = self._all_notes()
         pids = {r: self._process_of(r, notes[r]) for r in sorted(self._node.running)}
         for r, note in enumerate(notes):
             stage = self._server.stage(r).value if r in pids else "has ended"
-            self._say(report.state_line(r, self._plan.host, pids.get(r), note, stage))
+            host = self._plan.ranks[r].host
+            self._say(report.state_line(r, host, pids.get(r), note, stage))
         pythons = [r for r in pids if stacks.is_python(pids[r])]
         others = [r for r in pids if r not in pythons][:DEBUGGED]
         for r, lines in (
@@ -257,9 +283,7 @@ class Job:
             self._loop.add_signal_handler(signum, self._node.signal_ranks, signum)
         if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
             self._loop.add_signal_handler(signal.SIGTSTP, self._stop)
-        self._loop.add_signal_handler(
-            signal.SIGCONT, self._node.signal_groups, signal.SIGCONT
-        )
+        self._loop.add_signal_handler(signal.SIGCONT, self._continue)
 
     def _told(self, signum: int) -> None:
         if not self._node.running:
@@ -277,7 +301,20 @@ class Job:
         # What is sent to us as SIGTSTP a program may catch and ignore; a job
         # of which one rank goes on would be no better off.
         self._node.signal_groups(signal.SIGSTOP)
+        self._node.signal_helpers(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _continue(self) -> None:
+        self._node.signal_helpers(signal.SIGCONT)
+        self._node.signal_groups(signal.SIGCONT)
+
+
+def _site(plan: Plan, guard: Guard) -> Site:
+    if plan.sim is None:
+        return ThisMachine(plan.size)
+    from tbmpi.launch.sim import SimSite
+
+    return SimSite(plan, guard)
 
 
 def run(plan: Plan) -> int:

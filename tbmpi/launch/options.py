@@ -48,9 +48,13 @@ class Request:
     env_keep: list[str] | None = None  # None: all of the launcher's own
     hosts: list[hosts.Host] = field(default_factory=list)
     per_node: int | None = None
+    sim: str = ""  # a topology
+    router: str = ""  # "auto", "never"
+    faults: list[str] = field(default_factory=list)
     output: OutputRequest = field(default_factory=OutputRequest)
     stdin: str = "0"
     timeout: float | None = None
+    as_mpi4py: bool = False
     verbose: bool = False
     quiet: bool = False
     dry_run: bool = False
@@ -90,6 +94,8 @@ def parse(words: Sequence[str]) -> Request:
         if word == ":":
             _end_app(request)
             request.apps.append(AppRequest())
+        elif word == "--":
+            request.app.words = reader.until(":")
         elif word.startswith("-") and word != "-":
             _option(request, reader, word)
         else:
@@ -180,6 +186,20 @@ def _ranks(request: Request, words: Sequence[str]) -> None:
 
 def _per_node(request: Request, words: Sequence[str]) -> None:
     request.per_node = _whole("the number of ranks per host (-N)", words[0])
+
+
+def _sim(request: Request, words: Sequence[str]) -> None:
+    request.sim = words[0]
+
+
+def _router(request: Request, words: Sequence[str]) -> None:
+    if words[0] not in ("auto", "never"):
+        raise LaunchError(f"--router takes auto or never, not '{words[0]}'")
+    request.router = words[0]
+
+
+def _fault(request: Request, words: Sequence[str]) -> None:
+    request.faults.append(words[0])
 
 
 def _hosts(request: Request, words: Sequence[str]) -> None:
@@ -335,7 +355,12 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
                 "start N ranks of the program (default 1)",
                 _ranks,
             ),
-            Option(("N", "ppn", "npernode"), ("N",), "ranks per host", _per_node),
+            Option(
+                ("N", "ppn", "npernode", "ranks-per-node"),
+                ("N",),
+                "ranks per host",
+                _per_node,
+            ),
             Option(
                 ("H", "host", "hosts"),
                 ("LIST",),
@@ -349,6 +374,31 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
                 _hostfile,
             ),
             Option(("map-by",), ("HOW",), "slot, node or ppr:N:node", _map_by),
+        ),
+    ),
+    (
+        "Emulated Macs on this machine",
+        (
+            Option(
+                ("sim",),
+                ("TOPO",),
+                "N Macs and their cables: mesh:N, ring:N, line:N, star:N, with NxC "
+                "for C cables between neighbours, or a file TOPO.json",
+                _sim,
+            ),
+            Option(
+                ("fault",),
+                ("SPEC",),
+                "what goes wrong, and when: 'at 2s pull 0' (a cable), 'at 1s kill "
+                "router 2'; tbmpi sim faults lists them",
+                _fault,
+            ),
+            Option(
+                ("router",),
+                ("WHO",),
+                "auto: a router a Mac owns the verbs; never: the Mac's only rank",
+                _router,
+            ),
         ),
     ),
     (
@@ -381,6 +431,18 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
             ),
             Option(
                 ("wdir", "wd", "cwd"), ("DIR",), "working directory of the ranks", _wdir
+            ),
+        ),
+    ),
+    (
+        "Python",
+        (
+            Option(
+                ("as-mpi4py",),
+                (),
+                "mpi4py.MPI is tbmpi.MPI in the ranks' Pythons: runs programs "
+                "written for mpi4py, unchanged",
+                _set("as_mpi4py"),
             ),
         ),
     ),

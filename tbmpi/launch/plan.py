@@ -11,21 +11,28 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tbmpi import _paths
+from tbmpi import _paths, as_mpi4py
 from tbmpi.launch import hosts
 from tbmpi.launch.errors import NOT_EXECUTABLE, NOT_FOUND, LaunchError
+from tbmpi.launch.nodes import Node, local_variables, place
 from tbmpi.launch.options import AppRequest, OutputRequest, Request, seconds
+
+if TYPE_CHECKING:
+    from tbmpi.launch.faults import Fault
+    from tbmpi.launch.topology import Topology
 
 MAX_RANKS = 4096
 
 # Left behind by a launcher that started us; they would mislead the ranks.
-_STALE = re.compile(
+STALE = re.compile(
     r"(PMI_|PMIX_|PMI2_|OMPI_COMM_WORLD_|OMPI_UNIVERSE_SIZE$|HYDI_|HYDRA_"
-    r"|MPI_LOCALRANKID$|MPI_LOCALNRANKS$|TBMPI_(RANK|SIZE|SHM_FD|INSIDE)$)"
+    r"|MPI_LOCALRANKID$|MPI_LOCALNRANKS$|TBMPI_(RANK|SIZE|INSIDE|HOST_NAME)$"
+    r"|TBMPI_(SHM|PLAN|POOL)_FD$|TBMPI_(FABRIC|FABRIC_HOST)$)"
 )
 
 
@@ -35,7 +42,7 @@ class RankPlan:
 
     rank: int
     app: int
-    host: str
+    host: str  # the machine's name, emulated or real
     argv: tuple[str, ...]
     program: str
     cwd: str
@@ -48,11 +55,24 @@ class RankPlan:
 
 
 @dataclass(frozen=True)
+class Simulation:
+    """Emulated Macs: their cables, who owns the verbs, what is to go wrong."""
+
+    topology: Topology
+    routers: bool
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The whole job."""
+    """The whole job: what to run on which machines.
+
+    `sim` says how these are emulated; without it there is one, this one.
+    """
 
     ranks: tuple[RankPlan, ...]
-    host: str
+    nodes: tuple[Node, ...]
+    sim: Simulation | None = None
     output: OutputRequest = field(default_factory=OutputRequest)
     stdin: str = "0"
     timeout: float | None = None
@@ -70,12 +90,16 @@ def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
     Raises LaunchError; reads the file system, changes nothing.
     """
     host = _host(request)
-    counts = _counts(request)
+    simulation = _simulation(request)
+    hosts_there = simulation.topology.hosts if simulation else (host,)
+    counts = _counts(request, len(hosts_there))
     size = sum(counts)
     if size > MAX_RANKS:
         raise LaunchError(
             f"{size} ranks are too many; at most {MAX_RANKS} start on one machine"
         )
+    nodes = _nodes(request, hosts_there, size, simulation)
+    node_of = {rank: node for node in nodes for rank in node.ranks}
     ranks: list[RankPlan] = []
     for number, (app, count) in enumerate(zip(request.apps, counts, strict=True)):
         env = _environment(request, app, environ)
@@ -85,9 +109,10 @@ def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
         )
         for _ in range(count):
             rank = len(ranks)
-            own = {**env, **_rank_variables(rank, size)}
+            node = node_of[rank]
+            own = {**env, **_rank_variables(rank, size), **local_variables(node, rank)}
             ranks.append(
-                RankPlan(rank, number, host, tuple(app.words), program, cwd, own)
+                RankPlan(rank, number, node.name, tuple(app.words), program, cwd, own)
             )
     if request.stdin.isdigit() and int(request.stdin) >= size:
         raise LaunchError(
@@ -95,7 +120,8 @@ def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
         )
     return Plan(
         tuple(ranks),
-        host,
+        nodes,
+        simulation,
         request.output,
         request.stdin,
         _time_limit(request, environ),
@@ -113,10 +139,62 @@ def _host(request: Request) -> str:
     return hosts.local_name()
 
 
-def _counts(request: Request) -> list[int]:
+def _counts(request: Request, machines: int) -> list[int]:
     slots = sum(host.slots for host in request.hosts)
     default = request.per_node or slots or 1
+    if request.sim:
+        # Without -n, one program fills the Macs; several have a rank each.
+        alone = len(request.apps) == 1
+        default = (request.per_node or 1) * machines if alone else 1
     return [app.ranks or default for app in request.apps]
+
+
+def _simulation(request: Request) -> Simulation | None:
+    if not request.sim:
+        if request.faults or request.router:
+            option = "--fault" if request.faults else "--router"
+            raise LaunchError(f"{option} needs --sim: it is about emulated Macs")
+        return None
+    from tbmpi.launch import faults, topology
+
+    there = topology.find(request.sim)
+    planned = tuple(faults.parse(text, there) for text in request.faults)
+    return Simulation(there, request.router != "never", planned)
+
+
+def _nodes(
+    request: Request,
+    machines: Sequence[str],
+    size: int,
+    simulation: Simulation | None,
+) -> tuple[Node, ...]:
+    if simulation is None:
+        return place(machines, size, size)
+    nodes = place(machines, size, request.per_node)
+    for fault in simulation.faults:
+        fault.check_ranks(size)
+    if not simulation.routers:
+        _check_no_routers(simulation.topology, nodes)
+        request.note(
+            "--router never: ranks own the verbs, so on real Macs a rank that is "
+            "killed leaks its queue pairs until the next reboot"
+        )
+    return nodes
+
+
+def _check_no_routers(there: Topology, nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        if len(node.ranks) != 1:
+            raise LaunchError(
+                f"--router never needs one rank on each Mac, but {node.name} has "
+                f"{node.note}; use -n {len(nodes)} --ranks-per-node 1"
+            )
+        for other in nodes[: node.number]:
+            if not there.between(other.number, node.number):
+                raise LaunchError(
+                    f"--router never needs a cable between every two Macs, but none "
+                    f"joins {other.name} and {node.name}: there a router passes on"
+                )
 
 
 def _time_limit(request: Request, environ: Mapping[str, str]) -> float | None:
@@ -132,7 +210,7 @@ def _environment(
     env = {
         key: value
         for key, value in environ.items()
-        if (keep is None or key in keep) and not _STALE.match(key)
+        if (keep is None or key in keep) and not STALE.match(key)
     }
     library = _paths.library()
     if library.exists():
@@ -150,6 +228,12 @@ def _environment(
             request.note(
                 f"-x {key}: the variable is not set here, so nothing is passed"
             )
+    if request.as_mpi4py:
+        env |= as_mpi4py.environment(env)
+    mlx = _paths.mlx_library()
+    # A bare name is that of an Open MPI that mlx.launch has found on PATH.
+    if "/" not in env.get("MLX_MPI_LIBNAME", "") and mlx.exists():
+        env["MLX_MPI_LIBNAME"] = str(mlx)
     return env
 
 
@@ -158,12 +242,8 @@ def _rank_variables(rank: int, size: int) -> dict[str, str]:
     return {
         "PMI_RANK": str(rank),
         "PMI_SIZE": str(size),
-        "MPI_LOCALRANKID": str(rank),
-        "MPI_LOCALNRANKS": str(size),
         "OMPI_COMM_WORLD_RANK": str(rank),
         "OMPI_COMM_WORLD_SIZE": str(size),
-        "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
-        "OMPI_COMM_WORLD_LOCAL_SIZE": str(size),
         "TBMPI_RANK": str(rank),
         "TBMPI_SIZE": str(size),
     }

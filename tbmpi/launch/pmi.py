@@ -60,15 +60,17 @@ Replies = list[tuple[int, bytes]]
 
 @dataclass
 class Server:
-    """The job's key-value space and barrier, for `size` ranks on one host.
+    """The job's key-value space and barrier, for `size` ranks.
 
-    handle() takes one line of one rank and returns the lines to send, each
-    with the rank it is for. An abort shows in `aborted`.
+    `mapping` says in PMI's words which ranks share a machine. handle() takes
+    one line of one rank and returns the lines to send, each with the rank it is
+    for. An abort shows in `aborted`.
     """
 
     size: int
     name: str
     appnums: tuple[int, ...]
+    mapping: str
     aborted: Abort | None = None
     _space: dict[str, str] = field(default_factory=dict)
     _waiting: set[int] = field(default_factory=set)
@@ -76,8 +78,7 @@ class Server:
 
     def __post_init__(self) -> None:
         self._clients = [_Client(appnum) for appnum in self.appnums]
-        # MPICH learns from this that all ranks share one machine.
-        self._space["PMI_process_mapping"] = f"(vector,(0,1,{self.size}))"
+        self._space["PMI_process_mapping"] = self.mapping
 
     def stage(self, rank: int) -> Stage:
         """How far this rank has come."""

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Iterable, Sequence
@@ -21,10 +22,12 @@ from tbmpi.launch import segment
 from tbmpi.launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, LaunchError
 from tbmpi.launch.feed import Feed
 from tbmpi.launch.guard import Guard, GuardLost, Order
+from tbmpi.launch.helpers import Helpers
 from tbmpi.launch.output import Sink, Source
 from tbmpi.launch.plan import Plan, RankPlan
 from tbmpi.launch.pmi import Channel
 from tbmpi.launch.sessions import Crowd, Doom, Group, Session, members
+from tbmpi.launch.site import Helper, Outfit, Site
 
 # From SIGTERM to SIGKILL; with the rest of it, a failed job is gone in 2 s.
 GRACE = 1.0
@@ -49,6 +52,12 @@ class Events(Protocol):
     def ranks_ended(self, ended: Sequence[tuple[int, int]]) -> None:
         """Ranks have ended: (rank, exit code or minus the signal)."""
 
+    def helper_ended(self, helper: Helper, status: int) -> None:
+        """A helper has ended, though nobody has asked it to."""
+
+    def helper_failed(self, helper: Helper, status: int) -> None:
+        """A helper was asked to end and did not do it in order."""
+
     def ranks_lost(self) -> None:
         """How the ranks end cannot be known any more: the guard was killed."""
 
@@ -69,28 +78,30 @@ class RankProcess:
 class LocalNode:
     """Runs the ranks of `plan` on this machine.
 
-    The sinks take the ranks' output; `memory` is the segment they inherit.
+    The sinks take the ranks' output; `site` says what each process is given.
     """
 
     def __init__(
         self,
         plan: Plan,
         guard: Guard,
-        memory: segment.Segment,
+        site: Site,
         sinks: tuple[Sink, Sink],
         events: Events,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._plan = plan
         self._guard = guard
-        self._memory = memory
+        self._site = site
         self._sinks = sinks
+        self._helpers = Helpers(site, guard, sinks[1])
         self._events = events
         self._doom = Doom()
         self._session = Session(guard.pid)
         self._sweeper: asyncio.Task[None] | None = None
         self._feed: Feed | None = None
         self._changed = asyncio.Event()
+        self._all_started = False
         self.closing = False
         self.processes: dict[int, RankProcess] = {}
         self.running: set[int] = set()
@@ -98,15 +109,17 @@ class LocalNode:
     # ------------------------------------------------------------- starting
 
     async def start(self) -> None:
-        """Starts all ranks; stops early when the job has failed meanwhile.
+        """Starts all processes; stops early when the job has failed meanwhile.
 
-        Raises LaunchError when a rank cannot be started; end() takes back
-        those that were.
+        Raises LaunchError when one cannot be started; end() takes back those
+        that were.
         """
-        _make_room(self._plan.size)
+        _make_room(self._plan.size, self._site.descriptors)
+        self._site.prepare()
         self._loop.add_reader(self._guard.fileno(), self.reap)
         if self._plan.stdin == "all":
             self._feed = Feed(self._loop)
+        self._helpers.start()
         for plan in self._plan.ranks:
             if self.closing:
                 return
@@ -115,6 +128,15 @@ class LocalNode:
             self.reap()  # an end told before the answer to a start wakes nobody
         if self._feed:
             self._feed.start()
+        self._all_started = True
+        if self._is_over():
+            now = time.monotonic()
+            self._condemn(self._session, now + LINGER, now + LINGER + GRACE)
+        await self._site.started(self)
+
+    def _is_over(self) -> bool:
+        """No rank runs, and none will: one may end before the next starts."""
+        return not self.running and (self._all_started or self.closing)
 
     def _start_rank(self, plan: RankPlan) -> None:
         with contextlib.ExitStack() as ours:
@@ -126,8 +148,11 @@ class LocalNode:
             stdin = self._stdin(plan.rank, theirs_too)
             stdout, stdout_reader = self._stream(plan.rank, 1, theirs_too)
             stderr, stderr_reader = self._stream(plan.rank, 2, theirs_too)
-            handed = {"PMI_FD": wire, "TBMPI_SHM_FD": self._memory.fd}
-            pid = _start(self._guard, plan, (stdin, stdout, stderr), handed)
+            outfit = self._site.outfit(plan.rank)
+            ours.callback(outfit.close)
+            outfit.handed = {**outfit.handed, "PMI_FD": wire}
+            pid = _start(self._guard, plan, (stdin, stdout, stderr), outfit)
+            outfit.close()
             _close(theirs_too)
             ours.pop_all()
         rank = RankProcess(plan, pid)
@@ -200,6 +225,24 @@ class LocalNode:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.processes[rank].pid, signum)
 
+    def signal_helpers(self, signum: int) -> None:
+        """Signals what serves the ranks."""
+        self._helpers.signal(signum)
+
+    def groups_of(self, node: int) -> list[int]:
+        """The process groups of a machine's ranks and helpers."""
+        ranks = [self.group_of_rank(rank) for rank in self._plan.nodes[node].ranks]
+        groups = [*ranks, self.group_of_helper(node)]
+        return [group for group in groups if group is not None]
+
+    def group_of_rank(self, rank: int) -> int | None:
+        """The rank's process group, or None when it has ended."""
+        return self.processes[rank].pid if rank in self.running else None
+
+    def group_of_helper(self, node: int) -> int | None:
+        """The same of a machine's helper."""
+        return self._helpers.of_node(node)
+
     def look(self) -> None:
         """Makes sure that every rank that has ended by now is reported."""
         with contextlib.suppress(GuardLost):
@@ -213,6 +256,11 @@ class LocalNode:
         except GuardLost:
             self._lose_guard()
             return
+        for helper, status in self._helpers.take_ended(statuses):
+            if not self._helpers.dismissed:
+                self._events.helper_ended(helper, status)
+            elif status not in (0, -signal.SIGTERM):  # it may only have begun
+                self._events.helper_failed(helper, status)
         ended = []
         for number in sorted(self.running):
             rank = self.processes[number]
@@ -235,6 +283,7 @@ class LocalNode:
         """Nobody tells us of the ranks' ends now, so this is theirs."""
         self._loop.remove_reader(self._guard.fileno())
         self._events.ranks_lost()
+        self._helpers.forget()
         self.end()
         for number in sorted(self.running):
             self._take_leave(self.processes[number])
@@ -250,16 +299,21 @@ class LocalNode:
 
     def _condemn(self, crowd: Crowd, ask: float, kill: float) -> None:
         self._doom.add(crowd, ask, kill)
-        if not self.running:
+        if self._is_over():
             self._doom.add(self._session, ask, kill)
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = self._loop.create_task(self._sweep())
 
     async def _sweep(self) -> None:
-        await asyncio.sleep(0 if self.closing or not self.running else STEP)
+        await asyncio.sleep(0 if self._is_over() or self.closing else STEP)
         while self._doom.condemned:
-            running = frozenset(self.processes[number].pid for number in self.running)
-            self._doom.step(time.monotonic(), running)
+            ranks = frozenset(self.processes[number].pid for number in self.running)
+            now = time.monotonic()
+            groups = self._helpers.groups
+            self._doom.step(now, ranks | self._helpers.running, groups)
+            nothing_left = self._is_over() and not self._doom.condemned
+            if nothing_left and not self._helpers.dismissed:
+                self._helpers.dismiss(self._doom, now, now + GRACE)
             self._changed.set()
             if self._doom.condemned:
                 await asyncio.sleep(STEP)
@@ -274,8 +328,8 @@ class LocalNode:
         while self.running or self._doom.condemned:
             if self._sweeper is not None and self._sweeper.done():
                 self._sweeper.result()  # raises what stopped it
-            if deadline == float("inf") and (self.closing or not self.running):
-                deadline = time.monotonic() + LINGER + GRACE + GIVE_UP
+            if deadline == float("inf") and (self.closing or self._is_over()):
+                deadline = time.monotonic() + LINGER + 2 * GRACE + GIVE_UP
             if time.monotonic() > deadline:
                 left = members(self._doom.condemned)
                 return sorted({pid for pids in left.values() for pid in pids})
@@ -291,7 +345,8 @@ class LocalNode:
         nothing has come from it for `patience` seconds.
         """
         sources = [
-            source for rank in self.processes.values() for source in rank.sources
+            *(source for rank in self.processes.values() for source in rank.sources),
+            *self._helpers.sources,
         ]
         open_ones = [source for source in sources if not source.ended.is_set()]
         while open_ones:
@@ -316,9 +371,18 @@ def _start(
     guard: Guard,
     plan: RankPlan,
     standard: tuple[int, int, int],
-    handed: dict[str, int],
+    outfit: Outfit,
 ) -> int:
-    order = Order(plan.argv, plan.program, plan.cwd, plan.env, standard, handed)
+    order = Order(
+        plan.argv,
+        plan.program,
+        plan.cwd,
+        {**plan.env, **outfit.env},
+        standard,
+        outfit.handed,
+        outfit.plan,
+        outfit.marked,
+    )
     try:
         return guard.start(order)
     except GuardLost as why:
@@ -358,10 +422,10 @@ def _first_line(file: IO[bytes]) -> bytes:
     return file.readline(256)
 
 
-def _make_room(ranks: int) -> None:
+def _make_room(ranks: int, others: int) -> None:
     """Raises the limit of open descriptors when so many ranks need it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    need = ranks * PER_RANK + OWN
+    need = ranks * PER_RANK + others + OWN
     if soft == resource.RLIM_INFINITY or soft >= need:
         return
     try:
@@ -393,7 +457,7 @@ def _output_file(plan: Plan, rank: int, number: int) -> str | None:
     pattern = output.stdout_pattern if number == 1 else output.stderr_pattern
     if pattern is None:
         return None
-    return pattern.replace("%r", str(rank)).replace("%h", plan.host)
+    return pattern.replace("%r", str(rank)).replace("%h", plan.ranks[rank].host)
 
 
 def prepare_output(plan: Plan) -> None:

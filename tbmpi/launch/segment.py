@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The job's shared memory, made before any rank and never left behind.
+"""A job's shared memory, made before any rank and never left behind.
 
 It has no name when the first rank starts, and on Linux never had one: the ranks
 inherit the open descriptor, so whoever is killed at whatever moment, nothing
@@ -35,30 +35,38 @@ def out_of_the_way(fd: int) -> int:
     return moved
 
 
-class Segment:
-    """Shared memory for `ranks` ranks on this machine.
+class Memory:
+    """Zero-filled shared memory, all of it reserved, for others to inherit.
 
-    `fd` is for the ranks to inherit; `view` shows the launcher what they
-    write. The memory goes with the last of them.
+    `fd` is for them; `view` shows the launcher what they write. The memory
+    goes with the last who has it. `need` begins the error when there is too
+    little: "3 ranks need".
     """
 
-    def __init__(self, ranks: int) -> None:
-        self.size = ranks * layout.SEGMENT_PER_RANK
+    def __init__(self, size: int, need: str) -> None:
+        self.size = size
         self.fd = out_of_the_way(_unnamed())
         try:
             _reserve(self.fd, self.size)
         except OSError as why:
             self.close()
-            raise LaunchError(_too_little(ranks, self.size, why), FAILED) from why
+            raise LaunchError(_too_little(need, size, why), FAILED) from why
         # Through the mapping: macOS has no write() for shared memory.
         self.view = mmap.mmap(self.fd, self.size)
-        HEAD.pack_into(self.view, 0, layout.SEGMENT_MAGIC, ranks, os.getpid())
 
     def close(self) -> None:
         """Gives the descriptor back; `view` stays readable."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+class Segment(Memory):
+    """What the `ranks` ranks of one machine share."""
+
+    def __init__(self, ranks: int) -> None:
+        super().__init__(ranks * layout.SEGMENT_PER_RANK, f"{ranks} ranks need")
+        HEAD.pack_into(self.view, 0, layout.SEGMENT_MAGIC, ranks, os.getpid())
 
 
 def _unnamed() -> int:
@@ -90,8 +98,8 @@ def _reserve(fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
 
-def _too_little(ranks: int, size: int, why: OSError) -> str:
-    need = f"{ranks} ranks need {size >> 20} MiB of shared memory"
+def _too_little(need: str, size: int, why: OSError) -> str:
+    need = f"{need} {size >> 20} MiB of shared memory"
     if why.errno != errno.ENOSPC:
         return f"{need}: {why.strerror}"
     room = ""

@@ -39,15 +39,21 @@ class Session:
 Crowd = Group | Session
 
 
-def members(crowds: Iterable[Crowd]) -> dict[Crowd, list[int]]:
-    """The live processes of each; zombies do not count."""
+def members(
+    crowds: Iterable[Crowd], spared: frozenset[int] = frozenset()
+) -> dict[Crowd, list[int]]:
+    """The live processes of each; zombies do not count.
+
+    A session's are those outside the groups in `spared`.
+    """
     found: dict[Crowd, list[int]] = {crowd: [] for crowd in crowds}
     for pid in _processes() if found else []:
         try:
             group, session = Group(os.getpgid(pid)), Session(os.getsid(pid))
         except OSError:
             continue
-        mine = [crowd for crowd in (group, session) if crowd in found]
+        outer = () if group.number in spared else (session,)
+        mine = [crowd for crowd in (group, *outer) if crowd in found]
         if mine and pid != session.number and not _is_zombie(pid):
             for crowd in mine:
                 found[crowd].append(pid)
@@ -109,13 +115,19 @@ class Doom:
         else:
             old.ask, old.kill = min(old.ask, ask), min(old.kill, kill)
 
-    def step(self, now: float, kept: frozenset[int] = frozenset()) -> None:
+    def step(
+        self,
+        now: float,
+        kept: frozenset[int] = frozenset(),
+        spared: frozenset[int] = frozenset(),
+    ) -> None:
         """Sends what is due, and forgets the crowds that have ended.
 
         A group whose leader is in `kept` has not ended, whatever is in it: its
-        end has not been seen yet.
+        end has not been seen yet. A session's sentence does not reach the
+        groups in `spared`.
         """
-        for crowd, pids in members(self._sentences).items():
+        for crowd, pids in members(self._sentences, spared).items():
             sentence = self._sentences[crowd]
             if not pids and crowd.number not in kept:
                 del self._sentences[crowd]

@@ -9,7 +9,7 @@ from tbmpi.launch.pmi import KEYS_PER_RANK, ProtocolError, Server, Stage
 
 
 def server(size: int = 2) -> Server:
-    return Server(size, "kvs", tuple(range(size)))
+    return Server(size, "kvs", tuple(range(size)), f"(vector,(0,1,{size}))")
 
 
 def ask(it: Server, rank: int, line: str) -> str:

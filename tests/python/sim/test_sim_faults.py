@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""Cables are pulled, ranks and routers killed, Macs stopped: no hang, no leak.
+
+TBMPI_STOPPED_SECONDS says for how long one is stopped (3).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+import pytest
+
+GONE = 2.5  # seconds from a death to the end of the job, on a loaded machine
+REPORTED = 10.0  # seconds of silence that are worth a line
+STOPPED = float(os.environ.get("TBMPI_STOPPED_SECONDS", "3"))
+
+
+def exact(done: bytes | str) -> bool:
+    text = done.decode() if isinstance(done, bytes) else done
+    return re.search(r"[1-9]\d* rounds of \d+ ranks, 0 bytes wrong", text) is not None
+
+
+@pytest.mark.parametrize("topology", ["mesh:4", "ring:4", "mesh:2x2"])
+@pytest.mark.parametrize("how", ["", " segv"])
+def test_a_pulled_cable_with_another_way(macs, tokens, topology, how):
+    words = ("--sim", topology, "-n", "4", "--fault", f"at 700ms pull 0{how}")
+    done = macs.run(*words, "--timeout", "60", tokens, "3")
+    assert done.returncode == 0, done.stderr.decode()
+    assert exact(done.stdout)
+
+
+@pytest.mark.parametrize("topology", ["line:3", "star:4"])
+def test_a_pulled_cable_without_another_way(macs, tokens, topology):
+    start = time.monotonic()
+    words = ("--sim", topology, "--fault", "at 1s pull 0", "--timeout", "60")
+    done = macs.run(*words, tokens, "30")
+    err = done.stderr.decode()
+    assert done.returncode not in (0, 124)
+    assert time.monotonic() - start < 1 + 3 + 5
+    assert "cable 0" in err
+    assert "mac1" in err
+
+
+def test_a_cable_that_is_plugged_in_again_too_late_is_not_used(macs, tokens):
+    faults = ("--fault", "at 500ms pull 0", "--fault", "at 5s plug 0")
+    words = ("--sim", "mesh:3", *faults, "--timeout", "60")
+    done = macs.run(*words, tokens, "6")
+    assert done.returncode == 0, done.stderr.decode()
+    assert exact(done.stdout)
+
+
+def test_lost_damaged_and_late_frames(macs, tokens):
+    faults = ("drop 0.5%", "corrupt 0.1%", "delay 2% 1ms")
+    words = [word for fault in faults for word in ("--fault", fault)]
+    done = macs.run("--sim", "mesh:2", *words, "--timeout", "90", tokens, "3")
+    assert done.returncode == 0, done.stderr.decode()
+    assert exact(done.stdout)
+
+
+@pytest.mark.parametrize("topology", ["mesh:3", "line:3"])
+def test_a_killed_rank(macs, tokens, topology):
+    job = macs.start_sim(topology, "-N", "2", "--timeout", "60", tokens, "30")
+    time.sleep(1.0)
+    start = time.monotonic()
+    macs.fault(job, "kill rank 3")
+    code, _, err = macs.finish(job)
+    assert time.monotonic() - start < GONE
+    assert code == 137
+    assert err.startswith("tbmpirun: rank 3 on mac1 was killed by signal 9")
+    assert err.count("\n") == 1  # so no device has anything left
+
+
+def test_a_killed_router(macs, tokens):
+    job = macs.start_sim("mesh:3", "-N", "2", "--timeout", "60", tokens, "30")
+    time.sleep(1.0)
+    start = time.monotonic()
+    macs.fault(job, "kill router mac1")
+    code, _, err = macs.finish(job)
+    assert time.monotonic() - start < GONE
+    assert code == 137
+    lines = [line for line in err.splitlines() if line.startswith("tbmpirun: ")]
+    assert len(lines) == 1
+    assert "router of mac1 was killed by signal 9" in lines[0]
+
+
+def test_what_a_killed_router_held_is_told_where_that_matters(macs, tokens):
+    words = ("--fault", "leak on", "--fault", "at 1s kill router mac1")
+    done = macs.run("--sim", "mesh:2", *words, "--timeout", "60", tokens, "30")
+    assert done.returncode == 137
+    assert b"left in emulated devices: " in done.stderr
+
+
+def test_a_stopped_mac_goes_on(macs, tokens):
+    faults = ("--fault", "at 700ms stop mac1")
+    faults += ("--fault", f"at {0.7 + STOPPED}s continue mac1")
+    words = ("--sim", "mesh:2", *faults, "--timeout", "100")
+    done = macs.run(*words, tokens, str(STOPPED + 2))
+    assert done.returncode == 0, done.stderr.decode()
+    assert exact(done.stdout)
+    if STOPPED > REPORTED:
+        assert b"no word from the router of mac1" in done.stderr
+
+
+def test_the_launcher_is_killed(macs, tokens):
+    job = macs.start_sim("mesh:3", tokens, "30")
+    time.sleep(1.0)
+    job.kill()
+    job.communicate(timeout=20)
+    macs.assert_nothing_left(within=3.0)
+
+
+def test_a_job_that_reaches_its_time_limit_names_the_macs(macs, tokens):
+    done = macs.run("--sim", "mesh:2", "-n", "4", "--timeout", "2", tokens, "30")
+    err = done.stderr.decode()
+    assert done.returncode == 124
+    for rank in range(4):
+        assert f"rank {rank} on mac{rank // 2}, process " in err
