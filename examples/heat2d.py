@@ -17,13 +17,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from shared import Tell, command_line, parsed, positive, progress, ranks, share, verdict
 
 from tbmpi import COMM_SELF, COMM_WORLD, MPI
 
@@ -38,11 +37,6 @@ class Block:
 
     rows: tuple[int, int]
     columns: tuple[int, int]
-
-
-def share(length: int, parts: int, part: int) -> tuple[int, int]:
-    """Start and end of one of `parts` nearly equal pieces of `length` cells."""
-    return length * part // parts, length * (part + 1) // parts
 
 
 def initial(size: int, block: Block) -> np.ndarray:
@@ -85,7 +79,7 @@ def step(plate: np.ndarray, new: np.ndarray) -> float:
 
 
 def solve(
-    comm: Any, size: int, steps: int, tell: Callable[[int], None]
+    comm: Any, size: int, steps: int, tell: Tell
 ) -> tuple[np.ndarray | None, list[Block], float]:
     """Runs on all ranks of `comm`; at rank 0 the whole plate.
 
@@ -143,81 +137,44 @@ def draw(path: Path, plate: np.ndarray, blocks: list[Block], title: str) -> str:
     return f"picture: {path}"
 
 
-@contextmanager
-def progress(label: str, steps: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on one rank, nothing on the others."""
-    if not shown:
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=steps)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def options() -> argparse.Namespace:
-    """The command line, read by rank 0, which alone complains or helps."""
-    outcome: argparse.Namespace | int | None = None
-    if COMM_WORLD.rank == 0:
-        try:
-            outcome = parse()
-        except SystemExit as end:
-            outcome = int(end.code or 0)
-    outcome = COMM_WORLD.bcast(outcome)
-    if isinstance(outcome, int):
-        sys.exit(outcome)
-    return outcome
-
-
-def parse() -> argparse.Namespace:
-    """The command line, checked."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--size", type=int, default=256, help="cells a side (256)")
-    add("--steps", type=int, default=500, help="time steps (500)")
-    add("--out", type=Path, default=Path("heat2d.png"), help="picture (heat2d.png)")
-    add("--no-check", action="store_true", help="do not compare with one rank")
-    args = parser.parse_args()
-    if args.size < 1 or args.steps < 1:
-        parser.error("--size and --steps are 1 or more")
+def complaint(args: argparse.Namespace) -> str:
+    """What is wrong with the options."""
     if args.size < max(MPI.Compute_dims(COMM_WORLD.size, 2)):
-        parser.error(f"--size {args.size} is too small for {COMM_WORLD.size} ranks")
+        return f"--size {args.size} is too small for {ranks()}"
     if not args.out.absolute().parent.is_dir():
-        parser.error(f"--out: no such folder: {args.out.absolute().parent}")
-    return args
+        return f"--out: no such folder: {args.out.absolute().parent}"
+    return ""
 
 
 def main() -> int:
     """The program; 1 if the result differs from that of one rank."""
-    args = options()
-    is_first = COMM_WORLD.rank == 0
+    parser = command_line(__doc__)
+    add = parser.add_argument
+    add("--size", type=positive, default=256, help="cells a side (256)")
+    add("--steps", type=positive, default=500, help="time steps (500)")
+    add("--out", type=Path, default=Path("heat2d.png"), help="picture (heat2d.png)")
+    add("--no-check", action="store_true", help="do not compare with one rank")
+    args = parsed(parser, complaint)
     COMM_WORLD.Barrier()
     began = time.perf_counter()
-    with progress(f"{COMM_WORLD.size} ranks", args.steps, is_first) as tell:
+    with progress(ranks(), args.steps) as tell:
         plate, blocks, change = solve(COMM_WORLD, args.size, args.steps, tell)
     seconds = time.perf_counter() - began
-    if not is_first:
+    if plate is None:
         return 0
-    assert plate is not None
-    ranks = "1 rank" if COMM_WORLD.size == 1 else f"{COMM_WORLD.size} ranks"
-    what = f"{args.size}x{args.size} cells, {args.steps} steps, {ranks}"
+    what = f"{args.size}x{args.size} cells, {args.steps} steps, {ranks()}"
     print(draw(args.out, plate, blocks, f"heat2d: {what}"))
-    verdict, code = "not compared with one rank", 0
-    if not args.no_check:
-        with progress("one rank", args.steps, is_first) as tell:
-            alone, _, change_alone = solve(COMM_SELF, args.size, args.steps, tell)
-        equal = np.array_equal(plate, alone) and change == change_alone
-        verdict = "equal to one rank, bit by bit" if equal else "NOT equal to one rank"
-        code = 0 if equal else 1
-    print(
+    what = (
         f"heat2d: {what}, {seconds:.2f} s, mean {plate.mean():.6f}, "
-        f"last change {change:.3e}: {verdict}"
+        f"last change {change:.3e}"
     )
-    return code
+    if args.no_check:
+        print(f"{what}: not compared with one rank")
+        return 0
+    with progress("one rank", args.steps) as tell:
+        alone, _, change_alone = solve(COMM_SELF, args.size, args.steps, tell)
+    equal = np.array_equal(plate, alone) and change == change_alone
+    return verdict(equal, what, "equal to one rank, bit by bit")
 
 
 if __name__ == "__main__":

@@ -6,25 +6,25 @@ is a buffer or [buffer, count, datatype]; the v-variants take
 [buffer, counts, displacements, datatype] with one entry a rank: see
 tbmpi.buffers. "n blocks" means a buffer of n times the elements that one rank
 sends, n being the communicator's size. MPI.IN_PLACE as the send message takes
-the data from where the result goes. Arguments that do not fit raise ValueError,
-errors of MPI raise MPI.Exception.
+the data from where the result goes; None means the same there. Arguments that do not
+fit raise ValueError, errors of MPI raise MPI.Exception.
 
-The I-variants return a request; the buffers belong to MPI until it is complete.
+On an intercommunicator a rooted operation goes from one group to the other: `root`
+is MPI.ROOT at the root, MPI.PROC_NULL for the others of its group, and the root's
+rank in the other group. There is no MPI.IN_PLACE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
 from tbmpi import buffers
 from tbmpi._ffi import check, fail, ffi, lib
 from tbmpi._op import Op
-from tbmpi._request import Request
 from tbmpi.buffers import (
     NOTHING,
-    InPlaceType,
     block,
     is_in_place,
     vector,
@@ -44,16 +44,13 @@ class Collectives:
 
     __slots__ = ()
     _h: Any
+    Get_rank: Callable[[], int]
+    _sizes: Callable[[], tuple[int, int, bool]]  # local, remote, whether inter
 
     def _call(self, function: Any, arguments: tuple[Any, ...]) -> None:
         error = function(*arguments, self._h)
         if error:
             fail(error)
-
-    def _begin_all(self, function: Any, arguments: tuple[Any, ...]) -> Request:
-        request = Request._started(arguments)
-        check(function(*arguments, self._h, request._p))
-        return request
 
     # -------------------------------------------------------- who and how many
 
@@ -65,10 +62,7 @@ class Collectives:
         """Whether this rank's buffer is the root's."""
         if self._sizes()[2]:
             return root in (ROOT, PROC_NULL)
-        return root == self.Get_rank()  # type: ignore[attr-defined]
-
-    def _sizes(self) -> tuple[int, int, bool]:
-        raise NotImplementedError  # Comm knows
+        return root == self.Get_rank()
 
     # ------------------------------------------------------------- arguments
 
@@ -102,16 +96,18 @@ class Collectives:
         return (*out, *_placed(recvbuf, True), root)
 
     def _allgather(self, sendbuf: Any, recvbuf: Any, many: Any) -> tuple[Any, ...]:
-        into = many(recvbuf, True, self._others())
-        return (*_placed(sendbuf, False), *into)
+        _, ranks, inter = self._sizes()
+        into = many(recvbuf, True, ranks)
+        out = block(sendbuf, False) if inter else _placed(sendbuf, False)
+        return (*out, *into)
 
     def _alltoall(
         self, sendbuf: Any, recvbuf: Any, many: Any, place: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        ranks = self._others()
+        _, ranks, inter = self._sizes()
         into = many(recvbuf, True, ranks)
-        out = place if is_in_place(sendbuf) else many(sendbuf, False, ranks)
-        return (*out, *into)
+        in_place = is_in_place(sendbuf) and not inter
+        return (*(place if in_place else many(sendbuf, False, ranks)), *into)
 
     def _reduce(self, sendbuf: Any, recvbuf: Any, op: Op, root: int) -> tuple[Any, ...]:
         if root == PROC_NULL:
@@ -127,8 +123,8 @@ class Collectives:
     def _reduce_scatter_block(
         self, sendbuf: Any, recvbuf: Any, op: Op
     ) -> tuple[Any, ...]:
-        ranks = self._sizes()[0]
-        if is_in_place(sendbuf):
+        ranks, _, inter = self._sizes()
+        if is_in_place(sendbuf) and not inter:
             address, count, datatype = block(recvbuf, True, ranks)
             return lib.MPI_IN_PLACE, address, count, datatype, op._h
         into = block(recvbuf, True)
@@ -137,30 +133,34 @@ class Collectives:
     def _reduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None, op: Op
     ) -> tuple[Any, ...]:
-        ranks = self._sizes()[0]
+        ranks, _, inter = self._sizes()
         address, room, datatype = block(recvbuf, True)
-        in_place = is_in_place(sendbuf)
-        counts = ffi.new("MPI_Count[]", ranks)
-        if recvcounts is not None:
-            given = [index(count) for count in recvcounts]
-            if len(given) != ranks:
-                raise ValueError(f"expected {ranks} receive counts, got {len(given)}")
-            counts[0:ranks] = given
-        elif in_place:
-            raise ValueError("recvcounts is needed with MPI.IN_PLACE")
-        else:
-            mine = ffi.new("MPI_Count *", room)
-            kind = lib.MPI_COUNT
-            check(lib.MPI_Allgather_c(mine, 1, kind, counts, 1, kind, self._h))
+        in_place = is_in_place(sendbuf) and not inter
+        if recvcounts is None and (in_place or inter):
+            raise ValueError("recvcounts is needed here")
+        counts = self._counts(recvcounts, room, ranks)
         total = sum(counts)
         if in_place:
-            _equal(room, total, "the receive count and the sum of the counts")
+            _equal(room, total, "the receive count and the sum of recvcounts")
             return lib.MPI_IN_PLACE, address, counts, datatype, op._h
         source, count, kind = block(sendbuf, False)
-        if kind != datatype:
-            raise ValueError("the send and the receive datatype differ")
-        _equal(count, total, "the send count and the sum of the receive counts")
+        _same_type(kind, datatype)
+        _equal(count, total, "the send count and the sum of recvcounts")
+        mine = counts[self.Get_rank()]
+        _equal(room, mine, "the receive count and this rank's of recvcounts")
         return source, address, counts, datatype, op._h
+
+    def _counts(self, given: Sequence[int] | None, mine: int, ranks: int) -> Any:
+        """Receive counts of all ranks, gathered if they are not given."""
+        if given is None:
+            out, kind = ffi.new("MPI_Count *", mine), lib.MPI_COUNT
+            counts = ffi.new("MPI_Count[]", ranks)
+            check(lib.MPI_Allgather_c(out, 1, kind, counts, 1, kind, self._h))
+            return counts
+        numbers = [index(count) for count in given]
+        if len(numbers) != ranks:
+            raise ValueError(f"expected {ranks} receive counts, got {len(numbers)}")
+        return ffi.new("MPI_Count[]", numbers)
 
     # -------------------------------------------------------------- blocking
 
@@ -253,91 +253,6 @@ class Collectives:
         arguments = self._reduce_scatter(sendbuf, recvbuf, recvcounts, op)
         self._call(lib.MPI_Reduce_scatter_c, arguments)
 
-    # ----------------------------------------------------------- nonblocking
-
-    def Ibarrier(self) -> Request:
-        """Starts Barrier."""
-        return self._begin_all(lib.MPI_Ibarrier, ())
-
-    def Ibcast(self, buf: Any, root: int = 0) -> Request:
-        """Starts Bcast."""
-        return self._begin_all(lib.MPI_Ibcast_c, self._bcast(buf, root))
-
-    def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request:
-        """Starts Gather."""
-        arguments = self._gather(sendbuf, recvbuf, root, block)
-        return self._begin_all(lib.MPI_Igather_c, arguments)
-
-    def Igatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request:
-        """Starts Gatherv."""
-        arguments = self._gather(sendbuf, recvbuf, root, vector)
-        return self._begin_all(lib.MPI_Igatherv_c, arguments)
-
-    def Iscatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request:
-        """Starts Scatter."""
-        arguments = self._scatter(sendbuf, recvbuf, root, block)
-        return self._begin_all(lib.MPI_Iscatter_c, arguments)
-
-    def Iscatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request:
-        """Starts Scatterv."""
-        arguments = self._scatter(sendbuf, recvbuf, root, vector)
-        return self._begin_all(lib.MPI_Iscatterv_c, arguments)
-
-    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Starts Allgather."""
-        arguments = self._allgather(sendbuf, recvbuf, block)
-        return self._begin_all(lib.MPI_Iallgather_c, arguments)
-
-    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Starts Allgatherv."""
-        arguments = self._allgather(sendbuf, recvbuf, vector)
-        return self._begin_all(lib.MPI_Iallgatherv_c, arguments)
-
-    def Ialltoall(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Starts Alltoall."""
-        arguments = self._alltoall(sendbuf, recvbuf, block, PLACE)
-        return self._begin_all(lib.MPI_Ialltoall_c, arguments)
-
-    def Ialltoallv(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Starts Alltoallv."""
-        arguments = self._alltoall(sendbuf, recvbuf, vector, PLACE_VECTOR)
-        return self._begin_all(lib.MPI_Ialltoallv_c, arguments)
-
-    def Ialltoallw(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Starts Alltoallw."""
-        arguments = self._alltoall(sendbuf, recvbuf, vector_of_types, PLACE_TYPES)
-        return self._begin_all(lib.MPI_Ialltoallw_c, arguments)
-
-    def Ireduce(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0
-    ) -> Request:
-        """Starts Reduce."""
-        return self._begin_all(
-            lib.MPI_Ireduce_c, self._reduce(sendbuf, recvbuf, op, root)
-        )
-
-    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request:
-        """Starts Allreduce."""
-        return self._begin_all(lib.MPI_Iallreduce_c, reduction(sendbuf, recvbuf, op))
-
-    def Ireduce_scatter_block(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM
-    ) -> Request:
-        """Starts Reduce_scatter_block."""
-        arguments = self._reduce_scatter_block(sendbuf, recvbuf, op)
-        return self._begin_all(lib.MPI_Ireduce_scatter_block_c, arguments)
-
-    def Ireduce_scatter(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        recvcounts: Sequence[int] | None = None,
-        op: Op = SUM,
-    ) -> Request:
-        """Starts Reduce_scatter."""
-        arguments = self._reduce_scatter(sendbuf, recvbuf, recvcounts, op)
-        return self._begin_all(lib.MPI_Ireduce_scatter_c, arguments)
-
 
 # ---------------------------------------------- in place; reductions' messages
 
@@ -352,10 +267,14 @@ def _one(out: buffers.Block, into: buffers.Block) -> tuple[Any, ...]:
 
 
 def _same(out: buffers.Block, into: buffers.Block) -> buffers.Block:
-    if out[2] != into[2]:
-        raise ValueError("the send and the receive datatype differ")
+    _same_type(out[2], into[2])
     _equal(out[1], into[1], "the send and the receive count")
     return out
+
+
+def _same_type(out: Any, into: Any) -> None:
+    if out != into:
+        raise ValueError("the send and the receive datatype differ")
 
 
 def _equal(first: int, second: int, what: str) -> None:
@@ -366,7 +285,7 @@ def _equal(first: int, second: int, what: str) -> None:
 def reduction(sendbuf: Any, recvbuf: Any, op: Op) -> tuple[Any, ...]:
     """The arguments of a reduction whose result this rank gets."""
     into, count, datatype = block(recvbuf, True)
-    if sendbuf.__class__ is InPlaceType:
+    if is_in_place(sendbuf):
         return lib.MPI_IN_PLACE, into, count, datatype, op._h
     out, amount, kind = block(sendbuf, False)
     if amount != count or kind is not datatype:

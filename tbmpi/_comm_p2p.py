@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from tbmpi import buffers
 from tbmpi._ffi import check, fail, ffi, lib
+from tbmpi._handle import hints
+from tbmpi._info import Info
 from tbmpi._message import Message
 from tbmpi._request import Prequest, Request
 from tbmpi._status import Status, pointer
@@ -207,6 +209,55 @@ class PointToPoint:
     ) -> Prequest:
         """A receive to be started any number of times."""
         return self._prepare(lib.MPI_Recv_init_c, _incoming(buf, source), source, tag)
+
+    # ---------------------------------------------------------- partitioned
+
+    def Psend_init(
+        self,
+        buf: Any,
+        partitions: int,
+        dest: int,
+        tag: int = 0,
+        info: Info | None = None,
+    ) -> Prequest:
+        """A persistent send of a buffer that becomes ready part by part.
+
+        `buf` is divided evenly into `partitions`; a count in it is that of one.
+        """
+        out = NOTHING if dest == PROC_NULL else block(buf, False, partitions)
+        start = lib.MPI_Psend_init_c
+        return self._partitioned(start, out, partitions, dest, tag, info)
+
+    def Precv_init(
+        self,
+        buf: Any,
+        partitions: int,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        info: Info | None = None,
+    ) -> Prequest:
+        """A persistent receive into a buffer that arrives part by part.
+
+        `buf` is divided evenly into `partitions`; a count in it is that of one.
+        """
+        into = NOTHING if source == PROC_NULL else block(buf, True, partitions)
+        start = lib.MPI_Precv_init_c
+        return self._partitioned(start, into, partitions, source, tag, info)
+
+    def _partitioned(
+        self,
+        start: Any,
+        message: buffers.Block,
+        partitions: int,
+        peer: int,
+        tag: int,
+        info: Info | None,
+    ) -> Prequest:
+        address, count, datatype = message
+        request = Prequest._started(address)
+        what = (address, partitions, count, datatype, peer, tag, self._h)
+        check(start(*what, hints(info), request._p))
+        return request
 
     # --------------------------------------------------------------- probes
 

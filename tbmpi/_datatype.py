@@ -1,18 +1,32 @@
 # SPDX-License-Identifier: MIT
-"""MPI.Datatype: predefined and derived datatypes, and Python's codes for them."""
+"""MPI.Datatype: predefined and derived datatypes.
+
+Python's codes for them are in _typecodes, how one was made is read in _typedecode.
+"""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
-from operator import index
-from typing import Any, Self
+from operator import index as as_int
+from typing import TYPE_CHECKING, Any, Self
 
+from tbmpi._attributes import Attributes
 from tbmpi._ffi import check, ffi, lib, text
-from tbmpi._handle import Handle
+from tbmpi._handle import Handle, predefined
+
+if TYPE_CHECKING:
+    from tbmpi._comm import Comm
+
+_PREDEFINED = (
+    lib.MPI_COMBINER_NAMED,
+    lib.MPI_COMBINER_VALUE_INDEX,
+    lib.MPI_COMBINER_F90_INTEGER,
+    lib.MPI_COMBINER_F90_REAL,
+    lib.MPI_COMBINER_F90_COMPLEX,
+)
 
 
-class Datatype(Handle):
+class Datatype(Attributes, Handle):
     """How the elements of a message lie in memory.
 
     Counts, block lengths and strides are in elements of the old type, those of
@@ -21,13 +35,22 @@ class Datatype(Handle):
     """
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
     _ctype = "MPI_Datatype"
     _null = lib.MPI_DATATYPE_NULL
 
-    def _make(self, function: Any, *args: Any) -> Self:
+    def __reduce__(self) -> Any:
+        if predefined(Datatype, self._h) is not None:
+            return super().__reduce__()
+        from tbmpi import _typedecode
+
+        return _typedecode.rebuild, (type(self), _typedecode.recipe(self))
+
+    @classmethod
+    def _make(cls, function: Any, *args: Any) -> Self:
         out = ffi.new("MPI_Datatype *")
         check(function(*args, out))
-        return type(self)._of(out[0])
+        return cls._of(out[0])
 
     # ------------------------------------------------------------ inquiries
 
@@ -63,7 +86,7 @@ class Datatype(Handle):
     def Get_envelope(self) -> tuple[int, int, int, int, int]:
         """How many ints, addresses, large counts and types made it, and by what.
 
-        The last is one of the ``MPI.COMBINER_`` constants.
+        The last is one of the MPI.COMBINER_ constants.
         """
         numbers = [ffi.new("MPI_Count *") for _ in range(4)]
         combiner = ffi.new("int *")
@@ -71,10 +94,40 @@ class Datatype(Handle):
         ints, addresses, counts, types = (number[0] for number in numbers)
         return ints, addresses, counts, types, combiner[0]
 
+    def Get_contents(self) -> tuple[list[int], list[int], list[int], list[Datatype]]:
+        """The ints, addresses, large counts and types that made it.
+
+        The types are to be freed unless they are predefined. decode() tells what
+        the numbers mean. MPI.Exception for a predefined type.
+        """
+        sizes = self.Get_envelope()[:4]
+        kinds = ("int", "MPI_Aint", "MPI_Count", "MPI_Datatype")
+        lists = [
+            ffi.new(f"{kind}[]", size or 1)
+            for kind, size in zip(kinds, sizes, strict=True)
+        ]
+        check(lib.MPI_Type_get_contents_c(self._h, *sizes, *lists))
+        ints, addresses, counts, types = (
+            list(values[0:size]) for values, size in zip(lists, sizes, strict=True)
+        )
+        made = [predefined(Datatype, one) or Datatype._of(one) for one in types]
+        return ints, addresses, counts, made
+
+    def decode(self) -> tuple[Datatype, str, dict[str, Any]]:
+        """How it was made: the old type, the constructor's name, its arguments.
+
+        ``getattr(old, "Create_" + name.lower())(**arguments)`` makes it again;
+        ("NAMED", {}) for a predefined type. Types in the result are to be freed
+        unless they are predefined.
+        """
+        from tbmpi import _typedecode
+
+        return _typedecode.decode(self)
+
     # --------------------------------------------------------- constructors
 
     def Dup(self) -> Self:
-        """A copy, committed if this one is."""
+        """A copy, committed if this one is, with those attributes that copy."""
         return self._make(lib.MPI_Type_dup, self._h)
 
     Create_dup = Dup
@@ -98,9 +151,8 @@ class Datatype(Handle):
         """Blocks of several lengths at displacements in elements."""
         lengths, places = _counts(blocklengths), _counts(displacements)
         _same_length(lengths, places)
-        return self._make(
-            lib.MPI_Type_indexed_c, len(lengths), lengths, places, self._h
-        )
+        make = lib.MPI_Type_indexed_c
+        return self._make(make, len(lengths), lengths, places, self._h)
 
     def Create_hindexed(
         self, blocklengths: Sequence[int], displacements: Sequence[int]
@@ -139,9 +191,8 @@ class Datatype(Handle):
         types = ffi.new("MPI_Datatype[]", [datatype._h for datatype in datatypes])
         _same_length(lengths, places)
         _same_length(lengths, types)
-        out = ffi.new("MPI_Datatype *")
-        check(lib.MPI_Type_create_struct_c(len(lengths), lengths, places, types, out))
-        return cls._of(out[0])
+        make = lib.MPI_Type_create_struct_c
+        return cls._make(make, len(lengths), lengths, places, types)
 
     def Create_subarray(
         self,
@@ -157,11 +208,61 @@ class Datatype(Handle):
         make = lib.MPI_Type_create_subarray_c
         return self._make(make, len(shape), shape, block, corner, order, self._h)
 
+    def Create_darray(
+        self,
+        size: int,
+        rank: int,
+        gsizes: Sequence[int],
+        distribs: Sequence[int],
+        dargs: Sequence[int],
+        psizes: Sequence[int],
+        order: int = lib.MPI_ORDER_C,
+    ) -> Self:
+        """The part of rank `rank` of `size` of an array of shape `gsizes`.
+
+        For each dimension: an MPI.DISTRIBUTE_ constant, its argument (a block
+        size or MPI.DISTRIBUTE_DFLT_DARG) and the number of ranks.
+        """
+        shape = _counts(gsizes)
+        lists = [ffi.new("int[]", [*map(as_int, one)]) for one in (distribs, dargs)]
+        lists.append(ffi.new("int[]", [*map(as_int, psizes)]))
+        for one in lists:
+            _same_length(shape, one)
+        make = lib.MPI_Type_create_darray_c
+        return self._make(make, size, rank, len(shape), shape, *lists, order, self._h)
+
     def Create_resized(self, lb: int, extent: int) -> Self:
         """The same data with another lower bound and extent, in bytes."""
         return self._make(lib.MPI_Type_create_resized_c, self._h, lb, extent)
 
     Resized = Create_resized
+
+    # ---------------------------------------------------- predefined by wish
+
+    @classmethod
+    def Get_value_index(cls, value: Datatype, index: Datatype) -> Self:
+        """The type of pairs for MPI.MAXLOC; MPI.DATATYPE_NULL if there is none."""
+        return cls._make(lib.MPI_Type_get_value_index, value._h, index._h)
+
+    @classmethod
+    def Create_f90_integer(cls, r: int) -> Self:
+        """Fortran's integer with `r` decimal digits; predefined, not to be freed."""
+        return cls._make(lib.MPI_Type_create_f90_integer, r)
+
+    @classmethod
+    def Create_f90_real(cls, p: int, r: int) -> Self:
+        """Fortran's real with `p` digits and exponents to `r`, in decimal."""
+        return cls._make(lib.MPI_Type_create_f90_real, p, r)
+
+    @classmethod
+    def Create_f90_complex(cls, p: int, r: int) -> Self:
+        """Fortran's complex with `p` digits and exponents to `r`, in decimal."""
+        return cls._make(lib.MPI_Type_create_f90_complex, p, r)
+
+    @classmethod
+    def Match_size(cls, typeclass: int, size: int) -> Self:
+        """The type of an MPI.TYPECLASS_ constant with `size` bytes."""
+        return cls._make(lib.MPI_Type_match_size, typeclass, size)
 
     # ----------------------------------------------------------------- life
 
@@ -174,9 +275,17 @@ class Datatype(Handle):
         """Frees the type; messages under way still finish with it."""
         self._free_with(lib.MPI_Type_free)
 
+    def free(self) -> None:
+        """Frees the type unless it is null or predefined; it is null then."""
+        if self.is_predefined:
+            if not self._is_constant():
+                self._h = self._null
+        else:
+            self.Free()
+
     # ------------------------------------------------------------- packing
 
-    def Pack(self, inbuf: Any, outbuf: Any, position: int, comm: Any) -> int:
+    def Pack(self, inbuf: Any, outbuf: Any, position: int, comm: Comm) -> int:
         """Packs `inbuf` into `outbuf` from byte `position`; the new position.
 
         `inbuf` is in elements of this type. Both are buffers in memory order.
@@ -186,22 +295,48 @@ class Datatype(Handle):
         check(lib.MPI_Pack_c(source, count, self._h, target, size, place, comm._h))
         return place[0]
 
-    def Unpack(self, inbuf: Any, position: int, outbuf: Any, comm: Any) -> int:
+    def Unpack(self, inbuf: Any, position: int, outbuf: Any, comm: Comm) -> int:
         """Unpacks from byte `position` of `inbuf` into `outbuf`; the new position."""
         target, count, source, size = self._packing(outbuf, inbuf, packing=False)
         place = ffi.new("MPI_Count *", position)
         check(lib.MPI_Unpack_c(source, size, place, target, count, self._h, comm._h))
         return place[0]
 
-    def Pack_size(self, count: int, comm: Any) -> int:
+    def Pack_size(self, count: int, comm: Comm) -> int:
         """Bytes that Pack needs for `count` elements, at most."""
         out = ffi.new("MPI_Count *")
         check(lib.MPI_Pack_size_c(count, self._h, comm._h, out))
         return out[0]
 
+    def Pack_external(
+        self, datarep: str, inbuf: Any, outbuf: Any, position: int
+    ) -> int:
+        """As Pack, in a form for all machines: `datarep` is "external32"."""
+        source, count, target, size = self._packing(inbuf, outbuf, packing=True)
+        place, name = ffi.new("MPI_Count *", position), datarep.encode()
+        pack = lib.MPI_Pack_external_c
+        check(pack(name, source, count, self._h, target, size, place))
+        return place[0]
+
+    def Unpack_external(
+        self, datarep: str, inbuf: Any, position: int, outbuf: Any
+    ) -> int:
+        """As Unpack, from what Pack_external has packed."""
+        target, count, source, size = self._packing(outbuf, inbuf, packing=False)
+        place, name = ffi.new("MPI_Count *", position), datarep.encode()
+        unpack = lib.MPI_Unpack_external_c
+        check(unpack(name, source, size, place, target, count, self._h))
+        return place[0]
+
+    def Pack_external_size(self, datarep: str, count: int) -> int:
+        """Bytes that Pack_external needs for `count` elements."""
+        out = ffi.new("MPI_Count *")
+        check(lib.MPI_Pack_external_size_c(datarep.encode(), count, self._h, out))
+        return out[0]
+
     def _packing(self, elements: Any, packed: Any, packing: bool) -> tuple[Any, ...]:
         """Address and count of the elements, address and size of the packed bytes."""
-        from tbmpi.buffers import memory
+        from tbmpi._memory import memory
 
         values = memory(elements, writable=not packing)
         raw = memory(packed, writable=packing)
@@ -215,22 +350,44 @@ class Datatype(Handle):
     # --------------------------------------------------------------- codes
 
     def tocode(self) -> str:
-        """numpy's type string, such as ``"f8"``. ValueError if there is none."""
-        for code, datatype in CODES.items():
-            if datatype == self and code[-1].isdigit() and code[0] in "biufc":
-                return code
-        raise ValueError(f"no numpy type code for {self!r}")
+        """The type's character or numpy's type string. ValueError if none."""
+        from tbmpi._typecodes import codes_of
+
+        code = codes_of(self).best
+        if not code:
+            raise ValueError(f"no type code for {self!r}")
+        return code
 
     @classmethod
     def fromcode(cls, code: str) -> Datatype:
-        """The datatype of a type code, ``"d"`` or ``"f8"``. ValueError if none."""
-        if code not in CODES:
+        """The predefined type of a code, "d" or "f8". ValueError if none."""
+        from tbmpi._typecodes import CODES
+
+        found = CODES.get(code)
+        if not found:
             raise ValueError(f"cannot map code {code!r} to an MPI datatype")
-        return CODES[code]
+        return found
+
+    @property
+    def typestr(self) -> str:
+        """numpy's type string; "V" and the extent in bytes if there is none."""
+        from tbmpi._typecodes import codes_of
+
+        if not self:
+            return ""
+        return codes_of(self).string or f"V{self.extent}"
+
+    @property
+    def typechar(self) -> str:
+        """numpy's character for the type; "V" if there is none."""
+        from tbmpi._typecodes import codes_of
+
+        return (codes_of(self).character or "V") if self else ""
 
     size = property(Get_size, doc="Bytes of data in one element.")
     name = property(Get_name, Set_name, doc="The type's name.")
     envelope = property(Get_envelope, doc="See Get_envelope.")
+    contents = property(Get_contents, doc="See Get_contents.")
 
     @property
     def extent(self) -> int:
@@ -264,25 +421,25 @@ class Datatype(Handle):
 
     @property
     def combiner(self) -> int:
-        """The ``MPI.COMBINER_`` constant of the constructor."""
+        """The MPI.COMBINER_ constant of the constructor."""
         return self.Get_envelope()[-1]
 
     @property
     def is_named(self) -> bool:
-        """Whether the type is one of the predefined ones."""
+        """Whether the type is one that has a name in the standard."""
         return self.combiner == lib.MPI_COMBINER_NAMED
 
     @property
     def is_predefined(self) -> bool:
         """Whether the type must not be freed: predefined, or null."""
-        return not self or self.is_named
+        return not self or self.combiner in _PREDEFINED
 
 
 Datatype._family = Datatype
 
 
 def _counts(values: Sequence[int]) -> Any:
-    return ffi.new("MPI_Count[]", [index(value) for value in values])
+    return ffi.new("MPI_Count[]", [as_int(value) for value in values])
 
 
 def _same_length(first: Any, second: Any) -> None:
@@ -290,116 +447,3 @@ def _same_length(first: Any, second: Any) -> None:
         raise ValueError(
             f"sequences of different lengths: {len(first)} and {len(second)}"
         )
-
-
-# ------------------------------------------------------------ Python's codes
-
-BYTE = Datatype._of(lib.MPI_BYTE)
-
-# 16-bit floats are tbmpi's extension (tbmpi.h), and the library says whose it is.
-FLOAT16_HANDLE, BFLOAT16_HANDLE = 0x24E, 0x24F
-
-
-def _extension(handle: int) -> Datatype:
-    out = ffi.new("char[]", lib.MPI_MAX_LIBRARY_VERSION_STRING + 1)
-    check(lib.MPI_Get_library_version(out, ffi.new("int *")))
-    return Datatype.fromhandle(handle) if text(out).startswith("tbmpi ") else Datatype()
-
-
-FLOAT16_T = _extension(FLOAT16_HANDLE)
-BFLOAT16_T = _extension(BFLOAT16_HANDLE)
-
-_BY_CODE = {
-    "?": lib.MPI_C_BOOL,
-    "c": lib.MPI_CHAR,
-    "b": lib.MPI_SIGNED_CHAR,
-    "h": lib.MPI_SHORT,
-    "i": lib.MPI_INT,
-    "l": lib.MPI_LONG,
-    "q": lib.MPI_LONG_LONG,
-    "n": lib.MPI_AINT,
-    "B": lib.MPI_UNSIGNED_CHAR,
-    "H": lib.MPI_UNSIGNED_SHORT,
-    "I": lib.MPI_UNSIGNED,
-    "L": lib.MPI_UNSIGNED_LONG,
-    "Q": lib.MPI_UNSIGNED_LONG_LONG,
-    "N": lib.MPI_UNSIGNED_LONG,
-    "P": lib.MPI_UNSIGNED_LONG,
-    "f": lib.MPI_FLOAT,
-    "d": lib.MPI_DOUBLE,
-    "g": lib.MPI_LONG_DOUBLE,
-    "Zf": lib.MPI_C_FLOAT_COMPLEX,
-    "Zd": lib.MPI_C_DOUBLE_COMPLEX,
-    "Zg": lib.MPI_C_LONG_DOUBLE_COMPLEX,
-    "F": lib.MPI_C_FLOAT_COMPLEX,
-    "D": lib.MPI_C_DOUBLE_COMPLEX,
-    "G": lib.MPI_C_LONG_DOUBLE_COMPLEX,
-    "b1": lib.MPI_C_BOOL,
-    "S1": lib.MPI_CHAR,
-    "i1": lib.MPI_INT8_T,
-    "i2": lib.MPI_INT16_T,
-    "i4": lib.MPI_INT32_T,
-    "i8": lib.MPI_INT64_T,
-    "u1": lib.MPI_UINT8_T,
-    "u2": lib.MPI_UINT16_T,
-    "u4": lib.MPI_UINT32_T,
-    "u8": lib.MPI_UINT64_T,
-    "f4": lib.MPI_FLOAT,
-    "f8": lib.MPI_DOUBLE,
-    "c8": lib.MPI_C_FLOAT_COMPLEX,
-    "c16": lib.MPI_C_DOUBLE_COMPLEX,
-}
-
-# The codes of struct, of the buffer protocol and of numpy.
-CODES: dict[str, Datatype] = {
-    code: Datatype._of(handle) for code, handle in _BY_CODE.items()
-}
-if FLOAT16_T:
-    CODES |= {"e": FLOAT16_T, "f2": FLOAT16_T, "bfloat16": BFLOAT16_T}
-
-_SIZES = {"Zf": 8, "Zd": 16, "e": 2, "bfloat16": 2}
-
-
-def _plain_formats() -> dict[str, tuple[Any, int]]:
-    """Handle and size in bytes by the format of a buffer, for the quick way."""
-    found = {}
-    for code, datatype in CODES.items():
-        if code in _SIZES:
-            found[code] = (datatype._h, _SIZES[code])
-        elif len(code) == 1 and code in "?cbhilqnBHILQNPfd":
-            found[code] = (datatype._h, struct.calcsize(code))
-    return found
-
-
-FORMATS = _plain_formats()
-
-
-def of_format(form: str, itemsize: int) -> Datatype:
-    """The datatype of a buffer's format. ValueError names what cannot be sent."""
-    native = "<" if struct.pack("=h", 1)[0] else ">"
-    plain = form[1:] if form[:1] in ("@", "=", native) else form
-    datatype = CODES.get(plain)
-    if datatype is None:
-        raise ValueError(
-            f"no MPI datatype for a buffer of format {form!r}; give one: "
-            "[buffer, count, datatype]"
-        )
-    if datatype.Get_size() != itemsize:
-        # "=l" has four bytes wherever C's long has eight.
-        sized = ("u" if plain.isupper() else "i") + str(itemsize)
-        if plain not in "lLqQ" or sized not in CODES:
-            raise ValueError(
-                f"format {form!r} with items of {itemsize} bytes is not known"
-            )
-        datatype = CODES[sized]
-    return datatype
-
-
-def as_datatype(kind: Any) -> Datatype:
-    """A datatype or a type code as Datatype."""
-    if isinstance(kind, Datatype):
-        return kind
-    try:
-        return CODES[kind]
-    except (KeyError, TypeError):
-        raise KeyError(f"cannot map {kind!r} to an MPI datatype") from None

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._handle import Handle
+
+if TYPE_CHECKING:
+    from tbmpi._session import Session
 
 
 class Group(Handle):
     """An ordered set of processes. All calls are local."""
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
     _ctype = "MPI_Group"
     _null = lib.MPI_GROUP_NULL
 
@@ -112,6 +116,14 @@ class Group(Handle):
         return self._make(
             lib.MPI_Group_range_excl, len(triples), ffi.new("int[][3]", triples)
         )
+
+    @classmethod
+    def Create_from_session_pset(cls, session: Session, pset_name: str) -> Self:
+        """The processes of a set that a session knows, such as "mpi://WORLD"."""
+        out = ffi.new("MPI_Group *")
+        make = lib.MPI_Group_from_session_pset
+        check(make(session._h, pset_name.encode(), out))
+        return cls._of(out[0])
 
     def Free(self) -> None:
         """Frees the group; communicators made from it are not touched."""

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from tbmpi._ffi import check, ffi, lib, text
-from tbmpi._handle import Handle
+from tbmpi._handle import Handle, predefined
 
 Items = Mapping[str, str] | Iterable[tuple[str, str]]
 
@@ -16,8 +16,14 @@ class Info(Handle):
     """Keys and values, both str; the methods of a dict work too."""
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
     _ctype = "MPI_Info"
     _null = lib.MPI_INFO_NULL
+
+    def __reduce__(self) -> Any:
+        if predefined(Info, self._h) is not None:
+            return super().__reduce__()
+        return type(self).Create, (self.items(),)
 
     @classmethod
     def Create(cls, items: Items | Info | None = None) -> Self:
@@ -25,9 +31,25 @@ class Info(Handle):
         out = ffi.new("MPI_Info *")
         check(lib.MPI_Info_create(out))
         info = cls._of(out[0])
-        if items is not None:
-            info.update(items)
+        try:
+            info.update(() if items is None else items)
+        except BaseException:
+            info.Free()
+            raise
         return info
+
+    @classmethod
+    def Create_env(cls, args: Sequence[str] | str | None = None) -> Self:
+        """What is known of how the program was started, as in MPI.INFO_ENV.
+
+        `args` are the program's arguments, its name first.
+        """
+        words = [args] if isinstance(args, str) else list(args or ())
+        chars = [ffi.new("char[]", word.encode()) for word in words]
+        argv = ffi.new("char *[]", [*chars, ffi.NULL])
+        out = ffi.new("MPI_Info *")
+        check(lib.MPI_Info_create_env(len(chars), argv if chars else ffi.NULL, out))
+        return cls._of(out[0])
 
     def Free(self) -> None:
         """Frees the info."""
@@ -38,8 +60,6 @@ class Info(Handle):
         out = ffi.new("MPI_Info *")
         check(lib.MPI_Info_dup(self._h, out))
         return type(self)._of(out[0])
-
-    copy = Dup
 
     def Get(self, key: str) -> str | None:
         """The value of a key, None if there is none."""
@@ -90,6 +110,8 @@ class Info(Handle):
         return value
 
     def __setitem__(self, key: str, value: str, /) -> None:
+        if not self:
+            raise KeyError(key)
         self.Set(key, value)
 
     def __delitem__(self, key: str, /) -> None:
@@ -115,7 +137,9 @@ class Info(Handle):
         return [(key, self[key]) for key in self.keys()]
 
     def update(self, items: Items | Info = (), **more: str) -> None:
-        """Sets several keys."""
+        """Sets several keys. KeyError if this is MPI.INFO_NULL."""
+        if not self:
+            raise KeyError("MPI.INFO_NULL has no keys")
         pairs: Any = items.items() if hasattr(items, "items") else items
         for key, value in [*pairs, *more.items()]:
             self.Set(key, value)
@@ -131,11 +155,15 @@ class Info(Handle):
         raise KeyError(key)
 
     def popitem(self) -> tuple[str, str]:
-        """Removes some key; the pair. KeyError if the info is empty."""
+        """Removes the last key; the pair. KeyError if the info is empty."""
         if not len(self):
             raise KeyError("popitem: the info is empty")
-        key = self.Get_nthkey(0)
+        key = self.Get_nthkey(len(self) - 1)
         return key, self.pop(key)
+
+    def copy(self) -> Self:
+        """A copy; null if this is."""
+        return self.Dup() if self else type(self)()
 
     def clear(self) -> None:
         """Removes all keys."""

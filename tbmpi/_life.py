@@ -39,6 +39,7 @@ class _State:
     pid = 0  # of the process that initialized MPI, 0 before
     initialized_here = False
     left_early = False  # the interpreter ends because something went wrong
+    abort_status = 0  # to end the job with, at exit
 
 
 _state = _State()
@@ -60,6 +61,7 @@ def is_finalized() -> bool:
 
 def start() -> None:
     """What the first use of MPI does: initialize as ``tbmpi.rc`` says."""
+    rc.read_environment(os.environ)
     if is_finalized():
         return
     if is_initialized():
@@ -98,17 +100,27 @@ def abort(code: int) -> None:
     lib.MPI_Abort(lib.MPI_COMM_WORLD, code)
 
 
+def set_abort_status(status: int) -> None:
+    """Makes this process end the job with `status` when the interpreter exits."""
+    _state.abort_status = status
+
+
 def _started() -> None:
     if _state.pid:
         return
     _state.pid = os.getpid()
-    _set_error_handlers()
+    for comm in (lib.MPI_COMM_WORLD, lib.MPI_COMM_SELF):
+        set_errhandler(lib.MPI_Comm_set_errhandler, comm)
     atexit.register(_at_exit)
     if rc.abort and _world()[1] > 1:
         _watch_for_failure()
 
 
-def _set_error_handlers() -> None:
+def set_errhandler(function: Any, handle: Any) -> None:
+    """Gives a new object the error handler that ``tbmpi.rc.errors`` asks for.
+
+    `function` is MPI_X_set_errhandler for its kind.
+    """
     handlers = {
         "exception": lib.MPI_ERRORS_RETURN,
         "abort": lib.MPI_ERRORS_ABORT,
@@ -121,8 +133,7 @@ def _set_error_handlers() -> None:
         )
     handler = handlers[rc.errors]
     if handler is not None:
-        for comm in (lib.MPI_COMM_WORLD, lib.MPI_COMM_SELF):
-            check(lib.MPI_Comm_set_errhandler(comm, handler))
+        check(function(handle, handler))
 
 
 def _world() -> tuple[int, int]:
@@ -138,7 +149,11 @@ def _is_rank() -> bool:
 
 
 def _at_exit() -> None:
-    if not _is_rank() or _state.left_early or is_finalized():
+    if not _is_rank() or is_finalized():
+        return
+    if _state.abort_status:
+        abort(_state.abort_status)
+    if _state.left_early:
         return
     wanted = _state.initialized_here if rc.finalize is None else rc.finalize
     if wanted:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from tbmpi import _pickle, buffers
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._handle import Handle
+from tbmpi._memory import allocate
+from tbmpi._pickle import Loader, load, received
 from tbmpi._request import Request
-from tbmpi._status import Status, pointer
+from tbmpi._status import Status, empty, pointer
+from tbmpi.buffers import NOTHING, Block, block
 
 ANY_SOURCE, ANY_TAG = lib.MPI_ANY_SOURCE, lib.MPI_ANY_TAG
 
@@ -18,6 +20,7 @@ class Message(Handle):
     """Receive it once, by Recv or Irecv, or recv or irecv for an object."""
 
     __slots__ = ("_size",)
+    __module__ = "tbmpi.MPI"
     _ctype = "MPI_Message"
     _null = lib.MPI_MESSAGE_NULL
 
@@ -58,50 +61,53 @@ class Message(Handle):
     @classmethod
     def _taken(cls, handle: Any, status: Any) -> Self:
         self = cls._of(handle)
-        self._size = _pickle.received(status)
+        self._size = received(status)
         return self
 
     def Recv(self, buf: Any, status: Status | None = None) -> None:
         """Receives into a buffer."""
-        place = ffi.new("MPI_Message *", self._h)
         address, count, datatype = self._block(buf)
-        error = lib.MPI_Mrecv_c(address, count, datatype, place, pointer(status))
-        self._h = place[0]
-        check(error)
+        self._received(lib.MPI_Mrecv_c, address, count, datatype, pointer(status))
 
     def Irecv(self, buf: Any) -> Request:
         """Starts to receive into a buffer."""
-        place = ffi.new("MPI_Message *", self._h)
         address, count, datatype = self._block(buf)
         request = Request._started(address)
-        error = lib.MPI_Imrecv_c(address, count, datatype, place, request._p)
-        self._h = place[0]
-        check(error)
+        self._received(lib.MPI_Imrecv_c, address, count, datatype, request._p)
         return request
 
     def recv(self, status: Status | None = None) -> Any:
         """Receives an object; None from MPI.PROC_NULL."""
-        return self.irecv().wait(status)
+        address, room = allocate(self._bytes())
+        size = len(room)
+        self._received(lib.MPI_Mrecv_c, address, size, lib.MPI_BYTE, pointer(status))
+        return load(room, size)
 
     def irecv(self) -> Request:
         """Starts to receive an object; wait() returns it."""
-        place = ffi.new("MPI_Message *", self._h)
-        size = 0 if self._h == lib.MPI_MESSAGE_NO_PROC else self._size
-        address, buffer = buffers.allocate(size)
-        request = Request._started(address, _pickle.Loader(buffer))
-        error = lib.MPI_Imrecv_c(address, size, lib.MPI_BYTE, place, request._p)
-        self._h = place[0]
-        check(error)
+        address, room = allocate(self._bytes())
+        request = Request._started(address, Loader(room))
+        self._received(lib.MPI_Imrecv_c, address, len(room), lib.MPI_BYTE, request._p)
         return request
 
-    def _block(self, buf: Any) -> buffers.Block:
-        if self._h == lib.MPI_MESSAGE_NO_PROC:
-            return buffers.NOTHING
-        return buffers.block(buf, writable=True)
+    def _received(
+        self, function: Any, address: Any, count: int, datatype: Any, last: Any
+    ) -> None:
+        place = ffi.new("MPI_Message *", self._h)
+        error = function(address, count, datatype, place, last)
+        if not self._is_constant():
+            self._h = place[0]
+        check(error)
+
+    def _bytes(self) -> int:
+        return 0 if self._h == lib.MPI_MESSAGE_NO_PROC else self._size
+
+    def _block(self, buf: Any) -> Block:
+        return NOTHING if self._h == lib.MPI_MESSAGE_NO_PROC else block(buf, True)
 
 
 Message._family = Message
 
 
 def _own(status: Status | None) -> Any:
-    return ffi.new("MPI_Status *") if status is None else status._s
+    return empty() if status is None else status._s

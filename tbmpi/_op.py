@@ -18,7 +18,8 @@ from tbmpi import buffers
 from tbmpi._abi import lib as _module
 from tbmpi._datatype import Datatype
 from tbmpi._ffi import check, ffi, lib
-from tbmpi._handle import Handle, name_of
+from tbmpi._handle import Handle, name_of, predefined
+from tbmpi._memory import at, buffer, numeric
 
 Function = Callable[[Any, Any, Datatype | None], Any]
 
@@ -30,29 +31,47 @@ _slots_lock = threading.Lock()
 class Op(Handle):
     """An operation; call it with two Python objects to combine them."""
 
-    __slots__ = ()
+    __slots__ = ("_function",)
+    __module__ = "tbmpi.MPI"
     _ctype = "MPI_Op"
     _null = lib.MPI_OP_NULL
 
+    _function: Function | None  # what Create got
+
+    def __new__(cls, op: Op | None = None) -> Self:
+        """A null operation, or another name for `op`."""
+        self = super().__new__(cls, op)
+        self._function = None if op is None else op._function
+        return self
+
     def __call__(self, x: Any, y: Any, /) -> Any:
         """Combines two objects as the lowercase reductions do."""
+        if self._function is not None:
+            return self._function(x, y, None)
         function = ON_OBJECTS.get(name_of(self))
-        if function is not None:
-            return function(x, y)
-        slot = _slot_of.get(self.handle)
-        made = _slots[slot] if slot is not None else None
-        if made is not None:
-            return made(x, y, None)
-        raise ValueError(f"{self!r} does not work on Python objects; pass a function")
+        if function is None:
+            raise ValueError(
+                f"{self!r} does not work on Python objects; pass a function"
+            )
+        return function(x, y)
+
+    def __reduce__(self) -> Any:
+        if self._function is None:
+            return super().__reduce__()
+        return type(self).Create, (self._function, self.Is_commutative())
 
     @classmethod
     def Create(cls, function: Function, commute: bool = False) -> Self:
         """An operation from ``function(inbuf, inoutbuf, datatype)``.
 
-        It gets two memoryviews of bytes and leaves ``inbuf op inoutbuf``, element
-        by element, in the second. An exception in it ends the job.
+        It gets two MPI.buffer of bytes and leaves ``inbuf op inoutbuf``, element
+        by element, in the second. In the lowercase reductions it gets two objects
+        and None, and returns the result. An exception in it ends the job.
         RuntimeError if too many operations exist.
         """
+        if not callable(function):
+            kind = type(function).__name__
+            raise TypeError(f"an operation is made from a function, not {kind}")
         with _slots_lock:
             if None not in _slots:
                 raise RuntimeError(
@@ -67,13 +86,15 @@ class Op(Handle):
             _slots[slot] = None
             raise
         op = cls._of(out[0])
+        op._function = function
         _slot_of[op.handle] = slot
         return op
 
     def Free(self) -> None:
-        """Frees an operation made by Create."""
+        """Frees an operation made by Create; no reduction may be under way."""
         handle = self.handle
         self._free_with(lib.MPI_Op_free)
+        self._function = None
         slot = _slot_of.pop(handle, None)
         if slot is not None:
             _slots[slot] = None
@@ -115,12 +136,11 @@ def tb_op_call(slot: int, inbuf: Any, inoutbuf: Any, count: Any, datatype: Any) 
         function = _slots[slot]
         if function is None:
             raise RuntimeError("an operation is used that was freed")
-        kind = Datatype._of(datatype[0])
+        kind = predefined(Datatype, datatype[0]) or Datatype._of(datatype[0])
         low, extent = kind.Get_extent()
         size = count[0] * extent
         views = (
-            memoryview(ffi.buffer(ffi.cast("char *", where) + low, size))
-            for where in (inbuf, inoutbuf)
+            buffer._over(at(numeric(where) + low, size)) for where in (inbuf, inoutbuf)
         )
         function(*views, kind)
     except BaseException:
@@ -147,7 +167,7 @@ def _located(better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
             return x
         if better(y[0], x[0]):
             return y
-        return (x[0], _smaller(x[1], y[1]))
+        return y if y[1] < x[1] else x
 
     return choose
 

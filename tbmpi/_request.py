@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: MIT
 """MPI.Request and MPI.Prequest: operations under way.
 
-A request holds the memory of its buffers until it is complete. The methods in
-capitals wait or test; those in small letters also return the received objects.
+A request holds the memory of its buffers until it is complete, also when nobody
+holds the request any more. The methods in capitals wait or test; those in small
+letters also return the received objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from tbmpi._exception import Exception as MPIException
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._handle import Handle
-from tbmpi._status import Status, pointer
+from tbmpi._status import Status, empties, empty, pointer
 
 NULL = lib.MPI_REQUEST_NULL
+IGNORED = lib.MPI_STATUS_IGNORE
 Loader = Callable[[Any], Any]
+
+# C handles and buffers of requests that were dropped before they were complete.
+_Dropped = list[tuple[Any, Any]]
+_dropped: _Dropped = []
 
 
 class Request(Handle):
     """An operation under way. Errors raise MPI.Exception."""
 
     __slots__ = ("_keep", "_load", "_p")
+    __module__ = "tbmpi.MPI"
     _ctype = "MPI_Request"
     _null = NULL
 
@@ -43,6 +50,10 @@ class Request(Handle):
             raise TypeError(f"expected Request or None, got {type(request).__name__}")
         return self
 
+    def __del__(self, _null: Any = NULL, _dropped: _Dropped = _dropped) -> None:
+        if self._keep is not None and self._p[0] != _null:
+            _dropped.append((self._p, self._keep))
+
     @property
     def _h(self) -> Any:  # type: ignore[override]
         return self._p[0]
@@ -54,8 +65,10 @@ class Request(Handle):
     @classmethod
     def _started(cls, keep: Any = None, load: Loader | None = None) -> Self:
         """A request whose handle a C call fills in through _p."""
+        if len(_dropped) >= _dropped_limit[0]:
+            _sweep()
         self = object.__new__(cls)
-        self._p = ffi.new("MPI_Request *")
+        self._p = ffi.new("MPI_Request *", NULL)
         self._keep = keep
         self._load = load
         return self
@@ -99,18 +112,23 @@ class Request(Handle):
     cancel = Cancel
 
     def Free(self) -> None:
-        """Lets the operation finish by itself. Its memory must stay unchanged."""
+        """Lets the operation finish by itself. Its memory must stay unchanged.
+
+        Nothing tells when it has finished, so hold the request until then.
+        """
         check(lib.MPI_Request_free(self._p))
 
     def _wait(self, status: Any) -> None:
         error = lib.MPI_Wait(self._p, status)
         if error:
-            check(error)
+            self._fail(error)
         self._settle()
 
     def _test(self, status: Any) -> bool:
         flag = ffi.new("int *")
-        check(lib.MPI_Test(self._p, flag, status))
+        error = lib.MPI_Test(self._p, flag, status)
+        if error:
+            self._fail(error)
         if flag[0]:
             self._settle()
         return bool(flag[0])
@@ -120,6 +138,13 @@ class Request(Handle):
         if self._p[0] == NULL:
             self._keep = self._load = None
 
+    def _fail(self, code: int) -> NoReturn:
+        error = MPIException(code)
+        advice = getattr(self._load, "advice", None)
+        if advice and error.Get_error_class() == lib.MPI_ERR_TRUNCATE:
+            error.add_note(advice)
+        raise error
+
     # -------------------------------------------------------------- many
 
     @classmethod
@@ -127,11 +152,7 @@ class Request(Handle):
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> Literal[True]:
         """Blocks until all are complete; `statuses` is filled if given."""
-        batch = _Batch(requests)
-        try:
-            batch.call(lib.MPI_Waitall, batch.found)
-        finally:
-            _write_back(statuses, batch.found, len(requests))
+        _Batch(requests).all(lib.MPI_Waitall, statuses)
         return True
 
     @classmethod
@@ -139,95 +160,119 @@ class Request(Handle):
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> list[Any]:
         """Blocks until all are complete; their received objects."""
-        loads = [request._load for request in requests]
         batch = _Batch(requests)
-        try:
-            batch.call(lib.MPI_Waitall, batch.found)
-        finally:
-            _write_back(statuses, batch.found, len(requests))
-        return _objects(loads, batch.found)
+        batch.all(lib.MPI_Waitall, statuses)
+        return batch.objects()
 
     @classmethod
     def Testall(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> bool:
-        """Whether all are complete."""
-        return cls.testall(requests, statuses)[0]
+        """Whether all are complete; `statuses` is filled if they are."""
+        flag = ffi.new("int *")
+        _Batch(requests).all(lib.MPI_Testall, statuses, flag)
+        return bool(flag[0])
 
     @classmethod
     def testall(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> tuple[bool, list[Any] | None]:
         """Whether all are complete, and their received objects if so."""
+        flag, batch = ffi.new("int *"), _Batch(requests)
+        batch.all(lib.MPI_Testall, statuses, flag)
+        return (True, batch.objects()) if flag[0] else (False, None)
+
+    @classmethod
+    def Get_status_all(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> bool:
+        """As Testall, without freeing the requests."""
         flag = ffi.new("int *")
-        loads = [request._load for request in requests]
-        batch = _Batch(requests)
-        try:
-            batch.call(lib.MPI_Testall, flag, batch.found)
-        finally:
-            _write_back(statuses, batch.found, len(requests))
-        return (True, _objects(loads, batch.found)) if flag[0] else (False, None)
+        _Batch(requests).all(lib.MPI_Request_get_status_all, statuses, flag)
+        return bool(flag[0])
 
     @classmethod
     def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
         """Blocks until one is complete; its index, or MPI.UNDEFINED if none is left."""
-        return cls.waitany(requests, status)[0]
+        place = ffi.new("int *")
+        _Batch(requests).call(lib.MPI_Waitany, place, pointer(status))
+        return place[0]
 
     @classmethod
     def waitany(
         cls, requests: Sequence[Request], status: Status | None = None
     ) -> tuple[int, Any]:
         """Blocks until one is complete; its index and received object."""
-        place, found = ffi.new("int *"), _own(status)
-        loads = [request._load for request in requests]
-        _Batch(requests).call(lib.MPI_Waitany, place, found)
-        return place[0], _loaded(loads, place[0], found)
+        place, found, batch = ffi.new("int *"), _own(status), _Batch(requests)
+        batch.call(lib.MPI_Waitany, place, found)
+        return place[0], batch.object(place[0], found)
 
     @classmethod
     def Testany(
         cls, requests: Sequence[Request], status: Status | None = None
     ) -> tuple[int, bool]:
-        """Index of a complete one or MPI.UNDEFINED, and whether there is one."""
-        return cls.testany(requests, status)[:2]
+        """Index of a complete one or MPI.UNDEFINED, and whether there is one.
+
+        It is also true if none is left.
+        """
+        return _any(lib.MPI_Testany, requests, pointer(status))[:2]
 
     @classmethod
     def testany(
         cls, requests: Sequence[Request], status: Status | None = None
     ) -> tuple[int, bool, Any | None]:
         """As Testany, and the received object."""
-        place, flag, found = ffi.new("int *"), ffi.new("int *"), _own(status)
-        loads = [request._load for request in requests]
-        _Batch(requests).call(lib.MPI_Testany, place, flag, found)
-        value = _loaded(loads, place[0], found) if flag[0] else None
-        return place[0], bool(flag[0]), value
+        found = _own(status)
+        place, flag, batch = _any(lib.MPI_Testany, requests, found)
+        return place, flag, batch.object(place, found) if flag else None
+
+    @classmethod
+    def Get_status_any(
+        cls, requests: Sequence[Request], status: Status | None = None
+    ) -> tuple[int, bool]:
+        """As Testany, without freeing the request."""
+        return _any(lib.MPI_Request_get_status_any, requests, pointer(status))[:2]
 
     @classmethod
     def Waitsome(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> list[int] | None:
         """Blocks until some are complete; their indices, None if none is left."""
-        return _some(lib.MPI_Waitsome, requests, statuses)[0]
+        return _Batch(requests).some(lib.MPI_Waitsome, statuses)
 
     @classmethod
     def waitsome(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> tuple[list[int] | None, list[Any] | None]:
         """As Waitsome, and the received objects."""
-        return _some(lib.MPI_Waitsome, requests, statuses)
+        batch = _Batch(requests)
+        return batch.some(lib.MPI_Waitsome, statuses), batch.objects_of_some()
 
     @classmethod
     def Testsome(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> list[int] | None:
         """Indices of those that are complete, None if none is left."""
-        return _some(lib.MPI_Testsome, requests, statuses)[0]
+        return _Batch(requests).some(lib.MPI_Testsome, statuses)
 
     @classmethod
     def testsome(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> tuple[list[int] | None, list[Any] | None]:
         """As Testsome, and the received objects."""
-        return _some(lib.MPI_Testsome, requests, statuses)
+        batch = _Batch(requests)
+        return batch.some(lib.MPI_Testsome, statuses), batch.objects_of_some()
+
+    @classmethod
+    def Get_status_some(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> list[int] | None:
+        """As Testsome, without freeing the requests."""
+        return _Batch(requests).some(lib.MPI_Request_get_status_some, statuses)
+
+    get_status_all = Get_status_all
+    get_status_any = Get_status_any
+    get_status_some = Get_status_some
 
 
 Request._family = Request
@@ -237,6 +282,13 @@ class Prequest(Request):
     """A persistent request: start it, wait for it, start it again."""
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
+
+    def __new__(cls, request: Request | None = None) -> Self:
+        """A null request, or another name for a persistent one."""
+        self = super().__new__(cls, request)
+        _require_kind(Prequest, self, request)
+        return self
 
     def Start(self) -> None:
         """Starts the operation."""
@@ -247,34 +299,65 @@ class Prequest(Request):
         """Starts several operations."""
         _Batch(requests).call(lib.MPI_Startall)
 
+    def Pready(self, partition: int) -> None:
+        """Says that a partition of the buffer, 0 and up, can be sent."""
+        check(lib.MPI_Pready(partition, self._p[0]))
+
+    def Pready_range(self, partition_low: int, partition_high: int) -> None:
+        """Says that partitions can be sent, the last one included."""
+        check(lib.MPI_Pready_range(partition_low, partition_high, self._p[0]))
+
+    def Pready_list(self, partitions: Sequence[int]) -> None:
+        """Says that these partitions can be sent."""
+        numbers = ffi.new("int[]", list(partitions) or 1)
+        check(lib.MPI_Pready_list(len(partitions), numbers, self._p[0]))
+
+    def Parrived(self, partition: int) -> bool:
+        """Whether a partition of the buffer, 0 and up, has been received."""
+        flag = ffi.new("int *")
+        check(lib.MPI_Parrived(self._p[0], partition, flag))
+        return bool(flag[0])
+
+
+def _require_kind(kind: type[Request], made: Request, request: Request | None) -> None:
+    if made._p[0] != NULL and not isinstance(request, kind):
+        raise TypeError(
+            f"expected {kind.__name__} or None, got {type(request).__name__}"
+        )
+
 
 def _own(status: Status | None) -> Any:
     """A C status: the user's, or one of ours."""
-    return ffi.new("MPI_Status *") if status is None else status._s
+    return empty() if status is None else status._s
 
 
-def _objects(loads: list[Loader | None], found: Any) -> list[Any]:
-    return [load(found + i) if load else None for i, load in enumerate(loads)]
-
-
-def _loaded(loads: list[Loader | None], place: int, status: Any) -> Any:
-    load = loads[place] if place != lib.MPI_UNDEFINED else None
-    return load(status) if load else None
+def _any(
+    function: Any, requests: Sequence[Request], found: Any
+) -> tuple[int, bool, _Batch]:
+    place, flag, batch = ffi.new("int *"), ffi.new("int *"), _Batch(requests)
+    batch.call(function, place, flag, found)
+    return place[0], bool(flag[0]), batch
 
 
 class _Batch:
     """Handles of several requests, and their statuses, as C arrays."""
 
-    __slots__ = ("_requests", "found", "many")
+    __slots__ = ("_indices", "_loads", "_many", "_requests", "_statuses")
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self._requests = requests
-        self.many = ffi.new("MPI_Request[]", [request._p[0] for request in requests])
-        self.found = ffi.new("MPI_Status[]", len(requests) or 1)
+        try:
+            handles = [request._p[0] for request in requests]
+        except AttributeError:
+            raise TypeError("expected a sequence of requests") from None
+        self._loads = [request._load for request in requests]
+        self._many = ffi.new("MPI_Request[]", handles)
+        self._statuses = None
+        self._indices: list[int] | None = None
 
     def call(self, function: Any, *more: Any) -> None:
         """Calls with count and handles in front; the requests learn what came."""
-        many, count = self.many, len(self._requests)
+        many, count = self._many, len(self._requests)
         try:
             code = function(count, many, *more)
         finally:
@@ -283,40 +366,85 @@ class _Batch:
                 if handle == NULL:
                     request._keep = request._load = None
         if code:
-            _check_all(code, self.found)
+            self._check(code)
 
+    def all(
+        self, function: Any, statuses: list[Status] | None, flag: Any = None
+    ) -> None:
+        """A call about all of them; with `flag`, one that tests."""
+        found = self._statuses = empties(len(self._requests))
+        flags = () if flag is None else (flag,)
+        try:
+            self.call(function, *flags, found)
+        finally:
+            if flag is None or flag[0]:
+                self._write_back(statuses, len(self._requests))
 
-def _check_all(code: int, statuses: Any) -> None:
-    """As check(); of several requests, names those that failed."""
-    try:
-        check(code)
-    except MPIException as error:
-        if error.error_class == lib.MPI_ERR_IN_STATUS:
-            for i, status in enumerate(statuses):
+    def some(self, function: Any, statuses: list[Status] | None) -> list[int] | None:
+        """A call about some of them; the indices of those, None if none is left."""
+        count = len(self._requests)
+        found = self._statuses = empties(count)
+        done, places = ffi.new("int *"), ffi.new("int[]", count or 1)
+        self.call(function, done, places, found)
+        if done[0] == lib.MPI_UNDEFINED:
+            return None
+        self._write_back(statuses, done[0])
+        self._indices = list(places[0 : done[0]])
+        return self._indices
+
+    def object(self, place: int, status: Any) -> Any:
+        """What request number `place` has received."""
+        load = self._loads[place] if place != lib.MPI_UNDEFINED else None
+        return load(status) if load else None
+
+    def objects(self) -> list[Any]:
+        """What all of them have received."""
+        found = self._statuses
+        return [load(found + i) if load else None for i, load in enumerate(self._loads)]
+
+    def objects_of_some(self) -> list[Any] | None:
+        """What those that some() found have received."""
+        if self._indices is None:
+            return None
+        found = self._statuses
+        return [self.object(i, found + k) for k, i in enumerate(self._indices)]
+
+    def _check(self, code: int) -> None:
+        """As check(); of several requests, names those that failed."""
+        error = MPIException(code)
+        if self._statuses and error.Get_error_class() == lib.MPI_ERR_IN_STATUS:
+            for i, status in enumerate(self._statuses):
                 if status.MPI_ERROR not in (lib.MPI_SUCCESS, lib.MPI_ERR_PENDING):
                     error.add_note(f"request {i}: {MPIException(status.MPI_ERROR)}")
-        raise
+        raise error
+
+    def _write_back(self, statuses: list[Status] | None, count: int) -> None:
+        if statuses is None:
+            return
+        if isinstance(statuses, list):
+            statuses.extend(Status() for _ in range(count - len(statuses)))
+        for status, found in zip(statuses, self._statuses[0:count], strict=False):
+            status._s[0] = found
 
 
-def _write_back(statuses: list[Status] | None, found: Any, count: int) -> None:
-    if statuses is None:
-        return
-    statuses.extend(Status() for _ in range(count - len(statuses)))
-    for i in range(count):
-        statuses[i]._s[0] = found[i]
+# -------------------------------------------------- requests that nobody holds
+
+_FEW = 16
+_dropped_limit = [_FEW]
 
 
-def _some(
-    function: Any, requests: Sequence[Request], statuses: list[Status] | None
-) -> tuple[list[int] | None, list[Any] | None]:
-    count = len(requests)
-    done, places = ffi.new("int *"), ffi.new("int[]", max(count, 1))
-    loads = [request._load for request in requests]
-    batch = _Batch(requests)
-    batch.call(function, done, places, batch.found)
-    if done[0] == lib.MPI_UNDEFINED:
-        return None, None
-    indices = list(places[0 : done[0]])
-    _write_back(statuses, batch.found, done[0])
-    objects = [_loaded(loads, i, batch.found + k) for k, i in enumerate(indices)]
-    return indices, objects
+def _sweep() -> None:
+    """Lets go of the buffers of dropped requests that are complete by now.
+
+    Amortized: the next time is when there are twice as many as now are left.
+    """
+    waiting: _Dropped = []
+    while _dropped:
+        place, keep = _dropped.pop()
+        flag = ffi.new("int *")
+        if place[0] == NULL or lib.MPI_Request_get_status(place[0], flag, IGNORED):
+            continue
+        if not flag[0]:
+            waiting.append((place, keep))
+    _dropped.extend(waiting)
+    _dropped_limit[0] = max(_FEW, 2 * len(waiting))

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from tbmpi._datatype import BYTE, Datatype
+from tbmpi._datatype import Datatype
 from tbmpi._ffi import check, ffi, lib
+from tbmpi._typecodes import BYTE
+
+_STATE = ("source", "tag", "error", "count", "cancelled")
 
 
 class Status:
     """Source, tag, error and size of a message."""
 
     __slots__ = ("__weakref__", "_s")
+    __module__ = "tbmpi.MPI"
     __hash__ = None  # type: ignore[assignment]
 
     _s: Any
@@ -20,12 +24,10 @@ class Status:
     def __new__(cls, status: Status | None = None) -> Self:
         """An empty status, or a copy of one."""
         self = object.__new__(cls)
-        self._s = ffi.new("MPI_Status *")
         if status is None:
-            self._s.MPI_SOURCE = lib.MPI_ANY_SOURCE
-            self._s.MPI_TAG = lib.MPI_ANY_TAG
+            self._s = empty()
         elif isinstance(status, Status):
-            self._s[0] = status._s[0]
+            self._s = ffi.new("MPI_Status *", status._s[0])
         else:
             raise TypeError(f"expected Status or None, got {type(status).__name__}")
         return self
@@ -39,7 +41,16 @@ class Status:
         return f"<MPI.Status source {self.source}, tag {self.tag}, error {self.error}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.tomemory().tobytes())
+        return type(self), (), self.__getstate__()
+
+    def __getstate__(self) -> dict[str, int]:
+        """Source, tag, error, count in bytes and whether cancelled."""
+        return {name: getattr(self, name) for name in _STATE}
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        """Sets what __getstate__ returned."""
+        for name in _STATE:
+            setattr(self, name, state[name])
 
     def Get_source(self) -> int:
         """The rank that sent the message."""
@@ -98,6 +109,20 @@ class Status:
         """The C struct as 8 ints, writable."""
         return memoryview(ffi.buffer(self._s)).cast("i")
 
+    def py2f(self) -> list[int]:
+        """The status as Fortran's array of MPI.F_STATUS_SIZE ints."""
+        return list(self.tomemory())
+
+    @classmethod
+    def f2py(cls, arg: list[int]) -> Self:
+        """The status of such an array."""
+        status = cls()
+        values = status.tomemory()
+        if len(arg) != len(values):
+            raise ValueError(f"a status has {len(values)} ints, not {len(arg)}")
+        values[:] = memoryview(ffi.buffer(ffi.new("int[]", arg))).cast("i")
+        return status
+
     source = property(Get_source, Set_source, doc="The rank that sent the message.")
     tag = property(Get_tag, Set_tag, doc="The message's tag.")
     error = property(Get_error, Set_error, doc="The error code.")
@@ -113,10 +138,19 @@ class Status:
         self.Set_elements(BYTE, value)
 
 
-def _restore(kind: type[Status], raw: bytes) -> Status:
-    status = kind()
-    status.tomemory().cast("B")[:] = raw
-    return status
+def empty() -> Any:
+    """A C status without a message."""
+    found = ffi.new("MPI_Status *")
+    found.MPI_SOURCE, found.MPI_TAG = lib.MPI_ANY_SOURCE, lib.MPI_ANY_TAG
+    return found
+
+
+def empties(count: int) -> Any:
+    """An array of C statuses without messages."""
+    found = ffi.new("MPI_Status[]", count or 1)
+    for status in found:
+        status.MPI_SOURCE, status.MPI_TAG = lib.MPI_ANY_SOURCE, lib.MPI_ANY_TAG
+    return found
 
 
 def pointer(status: Status | None) -> Any:

@@ -5,24 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any
 
+from tbmpi._comm_neighbor import NeighborCollectives
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._intracomm import Intracomm
-from tbmpi._request import Request
-from tbmpi.buffers import block, vector, vector_of_types
 
 
-class Topocomm(Intracomm):
-    """A communicator with a topology.
-
-    A neighbour collective exchanges one block with each neighbour, in the order
-    of `inedges` (received from) and `outedges` (sent to); a grid's neighbours are
-    the lower and the upper one of each dimension in turn. Where there is no
-    neighbour (MPI.PROC_NULL) the block stays as it is.
-    """
+class Topocomm(NeighborCollectives, Intracomm):
+    """A communicator with a topology, whose neighbours can exchange messages."""
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
+    _kinds = (lib.MPI_CART, lib.MPI_GRAPH, lib.MPI_DIST_GRAPH)
+
+    def _is_of_kind(self) -> bool:
+        return super()._is_of_kind() and self.Get_topology() in self._kinds
 
     def _degrees(self) -> tuple[int, int]:
         """Number of neighbours to receive from and to send to."""
@@ -37,48 +34,6 @@ class Topocomm(Intracomm):
         check(lib.MPI_Dist_graph_neighbors_count(self._h, out, out + 1, out + 2))
         return out[0], out[1]
 
-    def _spread(self, sendbuf: Any, recvbuf: Any, many: Any) -> tuple[Any, ...]:
-        return (*block(sendbuf, False), *many(recvbuf, True, self._degrees()[0]))
-
-    def _exchange(self, sendbuf: Any, recvbuf: Any, many: Any) -> tuple[Any, ...]:
-        sources, targets = self._degrees()
-        return (*many(sendbuf, False, targets), *many(recvbuf, True, sources))
-
-    def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> None:
-        """`sendbuf` to all neighbours; one block of theirs each in `recvbuf`."""
-        arguments = self._spread(sendbuf, recvbuf, block)
-        self._call(lib.MPI_Neighbor_allgather_c, arguments)
-
-    def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
-        """As Neighbor_allgather with blocks of any size."""
-        arguments = self._spread(sendbuf, recvbuf, vector)
-        self._call(lib.MPI_Neighbor_allgatherv_c, arguments)
-
-    def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
-        """A block of its own to each neighbour, and one from each."""
-        arguments = self._exchange(sendbuf, recvbuf, block)
-        self._call(lib.MPI_Neighbor_alltoall_c, arguments)
-
-    def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
-        """As Neighbor_alltoall with blocks of any size."""
-        arguments = self._exchange(sendbuf, recvbuf, vector)
-        self._call(lib.MPI_Neighbor_alltoallv_c, arguments)
-
-    def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
-        """As Neighbor_alltoallv with a datatype each, displacements in bytes."""
-        arguments = self._exchange(sendbuf, recvbuf, vector_of_types)
-        self._call(lib.MPI_Neighbor_alltoallw_c, arguments)
-
-    def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Starts Neighbor_allgather."""
-        arguments = self._spread(sendbuf, recvbuf, block)
-        return self._begin_all(lib.MPI_Ineighbor_allgather_c, arguments)
-
-    def Ineighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Starts Neighbor_alltoall."""
-        arguments = self._exchange(sendbuf, recvbuf, block)
-        return self._begin_all(lib.MPI_Ineighbor_alltoall_c, arguments)
-
     degrees = property(_degrees, doc="Numbers of neighbours received from, sent to.")
 
     @property
@@ -91,11 +46,18 @@ class Topocomm(Intracomm):
         """Number of neighbours sent to."""
         return self._degrees()[1]
 
+    @property
+    def inoutedges(self) -> tuple[list[int], list[int]]:
+        """The neighbours received from, and those sent to."""
+        return self.inedges, self.outedges  # type: ignore[attr-defined]
+
 
 class Cartcomm(Topocomm):
     """Ranks on a grid, the last dimension running fastest."""
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
+    _kinds = (lib.MPI_CART,)
 
     def Get_dim(self) -> int:
         """Number of dimensions."""
@@ -181,6 +143,8 @@ class Graphcomm(Topocomm):
     """Ranks on a graph that all of them know."""
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
+    _kinds = (lib.MPI_GRAPH,)
 
     def Get_dims(self) -> tuple[int, int]:
         """Number of nodes and of edges."""
@@ -212,6 +176,31 @@ class Graphcomm(Topocomm):
     topo = property(Get_topo, doc="See Get_topo.")
 
     @property
+    def nnodes(self) -> int:
+        """Number of nodes."""
+        return self.Get_dims()[0]
+
+    @property
+    def nedges(self) -> int:
+        """Number of edges."""
+        return self.Get_dims()[1]
+
+    @property
+    def index(self) -> list[int]:
+        """Where each node's edges end, as Create_graph took it."""
+        return self.Get_topo()[0]
+
+    @property
+    def edges(self) -> list[int]:
+        """The edges' targets, as Create_graph took them."""
+        return self.Get_topo()[1]
+
+    @property
+    def nneighbors(self) -> int:
+        """Number of this rank's neighbours."""
+        return self.Get_neighbors_count(self.Get_rank())
+
+    @property
     def neighbors(self) -> list[int]:
         """This rank's neighbours."""
         return self.Get_neighbors(self.Get_rank())
@@ -231,6 +220,14 @@ class Distgraphcomm(Topocomm):
     """Ranks on a graph of which each one knows its neighbours only."""
 
     __slots__ = ()
+    __module__ = "tbmpi.MPI"
+    _kinds = (lib.MPI_DIST_GRAPH,)
+
+    def Get_dist_neighbors_count(self) -> tuple[int, int, bool]:
+        """Numbers of sources and of destinations, and whether edges have weights."""
+        out = ffi.new("int[3]")
+        check(lib.MPI_Dist_graph_neighbors_count(self._h, out, out + 1, out + 2))
+        return out[0], out[1], bool(out[2])
 
     def Get_dist_neighbors(
         self,

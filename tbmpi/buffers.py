@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """From what a user passes as a message to address, count and datatype.
 
-A message is an object with the buffer protocol (numpy and MLX arrays, bytes,
-bytearray, array.array, memoryview) or a list or tuple around one:
+A message is an object with memory (numpy and MLX arrays, bytes, bytearray,
+array.array, memoryview, DLPack tensors, whatever tbmpi._memory takes) or a list
+or tuple around one:
 
     buffer                        all of it, datatype from the buffer's format
     [buffer, datatype]            datatype an MPI.Datatype or a code such as "d"
@@ -11,204 +12,140 @@ bytearray, array.array, memoryview) or a list or tuple around one:
     [buffer, (count, displ), datatype]      displ in datatypes from the start
     [buffer, counts, displs, datatype]      for the v-variants: one per rank
 
-MPI.BOTTOM or None stands for "the datatype holds absolute addresses", or for
-nothing at all. Memory must be contiguous, in C or Fortran order; a receive
-needs it writable. The address that is returned is a cffi object that holds the
-exporter's buffer: who keeps it keeps the memory.
+MPI.BOTTOM or None instead of a buffer stands for "the datatype holds absolute
+addresses", or for nothing at all. Three functions do the work, for the three
+kinds of arguments that MPI has: block, vector and vector_of_types. The addresses
+that they return hold the exporter's buffer: who keeps them keeps the memory.
+
+They raise TypeError (no buffer), ValueError (a count or a place that cannot be
+inferred, is negative or out of bounds, a list of the wrong length), KeyError (no
+datatype for this format or code) or BufferError (read-only, not contiguous, on a
+device, not in this machine's byte order).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
-from tbmpi._datatype import BYTE, FORMATS, Datatype, as_datatype, of_format
-from tbmpi._ffi import check, ffi, lib
+from tbmpi._datatype import Datatype
+from tbmpi._ffi import ffi, lib
+from tbmpi._memory import (
+    CHARS,
+    BottomType,
+    InPlaceType,
+    described,
+    memory,
+    of_view,
+    part,
+)
+from tbmpi._typecodes import BYTE, FORMATS, as_datatype, of_format
 
 _from_buffer = ffi.from_buffer
-_CHARS = ffi.typeof("char[]")
 
 Block = tuple[Any, int, Any]  # address, count, datatype handle
 Vector = tuple[Any, Any, Any, Any]  # address, counts, displacements, datatype
 
-
-class BottomType(int):
-    """The type of MPI.BOTTOM."""
-
-    def __new__(cls) -> BottomType:
-        """The address zero."""
-        return super().__new__(cls, int(ffi.cast("intptr_t", lib.MPI_BOTTOM)))
-
-    def __repr__(self) -> str:
-        return "MPI.BOTTOM"
-
-
-class InPlaceType(int):
-    """The type of MPI.IN_PLACE."""
-
-    def __new__(cls) -> InPlaceType:
-        """The address that means "in place"."""
-        return super().__new__(cls, int(ffi.cast("intptr_t", lib.MPI_IN_PLACE)))
-
-    def __repr__(self) -> str:
-        return "MPI.IN_PLACE"
-
-
-BOTTOM = BottomType()
-IN_PLACE = InPlaceType()
 NOTHING: Block = (ffi.NULL, 0, BYTE._h)
 
 
 def is_in_place(message: Any) -> bool:
-    """Whether a message is MPI.IN_PLACE."""
-    return message.__class__ is InPlaceType
+    """Whether a message is MPI.IN_PLACE, or None in its stead."""
+    return message is None or message.__class__ is InPlaceType
+
+
+def _is_bottom(thing: Any) -> bool:
+    return thing is None or thing.__class__ is BottomType
+
+
+# ------------------------------------------------------------------ one block
 
 
 def block(message: Any, writable: bool, blocks: int = 1) -> Block:
-    """A message of one block, or of `blocks` equal ones whose count is returned.
-
-    Raises TypeError (no buffer), ValueError (the count cannot be inferred, a
-    negative count or displacement, unknown format) or BufferError (read-only,
-    not contiguous).
-    """
+    """A message of one block, or of `blocks` equal ones whose count is returned."""
     # The common case, an array, goes straight through.
     kind = message.__class__
     if kind is not list and kind is not tuple:
         try:
             view = memoryview(message)
             handle, size = FORMATS[view.format]
-        except (TypeError, KeyError):
+        except (TypeError, KeyError, ValueError, BufferError):
             return _other_block(message, writable, blocks)
         count = view.nbytes // size
         if blocks > 1:
             count = _share(count, blocks)
+        if not count and kind is InPlaceType:
+            raise TypeError("MPI.IN_PLACE has no meaning here")
         if view.c_contiguous and not (writable and view.readonly):
-            return _from_buffer(_CHARS, view, writable), count, handle
-        return memory(message, writable), count, handle
+            return _from_buffer(CHARS, view, writable), count, handle
+        return of_view(message, view, writable), count, handle
     return _listed_block(message, writable, blocks)
 
 
 def _other_block(message: Any, writable: bool, blocks: int) -> Block:
-    view = _view(message)
-    handle = of_format(view.format, view.itemsize)._h
-    count = view.nbytes // view.itemsize if view.itemsize else 0
-    return memory(message, writable), _share(count, max(blocks, 1)), handle
-
-
-def memory(thing: Any, writable: bool) -> Any:
-    """A buffer's memory as a cffi char array, whose len() is its bytes."""
-    view = _view(thing)
-    if not view.c_contiguous:
-        view = _in_memory_order(thing, view)
-    if writable and view.readonly:
-        kind = type(thing).__name__
-        raise BufferError(f"cannot receive into read-only memory ({kind})")
-    return _from_buffer(_CHARS, view, writable)
-
-
-def _view(thing: Any) -> memoryview:
-    try:
-        return memoryview(thing)
-    except TypeError:
-        kind = type(thing).__name__
-    if hasattr(thing, "__cuda_array_interface__"):
-        raise BufferError(
-            f"a message ({kind}) lies in GPU memory; copy it to the host first"
-        )
-    raise TypeError(
-        f"a message is a buffer or [buffer, count, datatype], not {kind}; "
-        "Python objects go by the lowercase methods (send, bcast, ...)"
-    )
-
-
-def _in_memory_order(thing: Any, view: memoryview) -> memoryview:
-    numpy = sys.modules.get("numpy")
-    if view.f_contiguous and numpy and isinstance(thing, numpy.ndarray):
-        return memoryview(thing.T)
-    if view.nbytes == 0:
-        return memoryview(bytearray())
-    raise BufferError(
-        f"a message ({type(thing).__name__}) is not contiguous: shape {view.shape}, "
-        f"strides {view.strides} bytes; copy it, or describe it by a derived datatype"
-    )
-
-
-def _share(count: int, blocks: int) -> int:
-    if count % blocks:
-        raise ValueError(
-            f"cannot infer a count: {count} elements are not a multiple of the "
-            f"{blocks} blocks that this call needs"
-        )
-    return count // blocks
-
-
-# -------------------------------------------------- lists and tuples: one block
-
-
-def _is_datatype(item: Any) -> bool:
-    return isinstance(item, Datatype | str)
-
-
-def _unpack(message: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-    """Buffer, counts, displacements and datatype, None where not given."""
-    if len(message) == 2:
-        buffer, second = message
-        if _is_datatype(second):
-            return buffer, None, None, second
-        return buffer, *_pair(second), None
-    if len(message) == 3:
-        buffer, second, kind = message
-        return buffer, *_pair(second), kind
-    if len(message) == 4:
-        return tuple(message)  # type: ignore[return-value]
-    raise ValueError(f"a message list has 2 to 4 items, not {len(message)}")
-
-
-def _pair(item: Any) -> tuple[Any, Any]:
-    if isinstance(item, tuple):
-        if len(item) != 2:
-            raise ValueError(f"expected (counts, displacements), got {item!r}")
-        return item
-    return item, None
+    if isinstance(message, list | tuple):
+        return _listed_block(message, writable, blocks)
+    address, form, itemsize = described(message, writable)
+    datatype = of_format(form, itemsize)
+    return address, _share(len(address) // max(itemsize, 1), blocks), datatype._h
 
 
 def _listed_block(message: Sequence[Any], writable: bool, blocks: int) -> Block:
-    buffer, count, displ, kind = _unpack(message)
-    if isinstance(count, list) and displ is None:
-        count, displ = _pair(tuple(count))
-    if buffer is None or buffer is BOTTOM:
-        datatype = as_datatype(kind)
-        amount = 0 if count is None else _natural(count, "count")
-        if buffer is None and amount:
-            raise ValueError(f"the buffer is None, but the count is {amount}")
-        return lib.MPI_BOTTOM, amount, datatype._h
-    address = memory(buffer, writable)
-    datatype = _datatype_of(buffer, kind)
-    length = len(address)
+    thing, count, displ, kind = _unpacked(message, (list, tuple))
+    address, datatype = _base(thing, kind, writable)
+    length = len(address) if address else 0
     offset = 0
     if displ is not None and (displ := _natural(displ, "displacement")):
-        offset = displ * _extent(datatype)
+        extent = _extent(datatype)
+        offset = displ * extent
         if offset > length:
             raise ValueError(
-                f"displacement {displ} is beyond the {length} bytes of the buffer"
+                f"displacement {displ} is out of bounds: the buffer has "
+                f"{length // extent} elements"
             )
-        address = _from_buffer(_CHARS, memoryview(ffi.buffer(address))[offset:])
+        address = part(address, offset, length) if address else address
     if count is not None:
         amount = _natural(count, "count")
-    elif length - offset == 0:
+        if amount and thing is None:
+            raise ValueError(f"the buffer is None, but the count is {amount}")
+    elif length == offset:
         amount = 0
     else:
-        amount = _share(_whole(length - offset, datatype), max(blocks, 1))
+        amount = _share(_whole(length - offset, datatype), blocks)
     return address, amount, datatype._h
 
 
-def _datatype_of(buffer: Any, kind: Any) -> Datatype:
+def _base(thing: Any, kind: Any, writable: bool) -> tuple[Any, Datatype]:
+    """Address and datatype of the buffer in a list; MPI.BOTTOM's is NULL."""
+    if _is_bottom(thing):
+        return lib.MPI_BOTTOM, as_datatype(kind)
     if kind is not None:
-        return as_datatype(kind)
-    view = memoryview(buffer)
-    return of_format(view.format, view.itemsize)
+        return memory(thing, writable), as_datatype(kind)
+    address, form, itemsize = described(thing, writable)
+    return address, of_format(form, itemsize)
+
+
+def _unpacked(
+    message: Sequence[Any], pairs: type | tuple[type, ...]
+) -> tuple[Any, Any, Any, Any]:
+    """Buffer, counts, displacements and datatype, None where not given.
+
+    `pairs` are the types of which (counts, displacements) can be.
+    """
+    if len(message) == 4:
+        return tuple(message)  # type: ignore[return-value]
+    if len(message) not in (2, 3):
+        raise ValueError(f"a message list has 2 to 4 items, not {len(message)}")
+    thing, second = message[:2]
+    kind = message[2] if len(message) == 3 else None
+    if len(message) == 2 and isinstance(second, Datatype | str):
+        return thing, None, None, second
+    if isinstance(second, pairs):
+        if len(second) != 2:
+            raise ValueError(f"expected (counts, displacements), got {second!r}")
+        return thing, second[0], second[1], kind
+    return thing, second, None, kind
 
 
 def _natural(value: Any, what: str) -> int:
@@ -216,6 +153,17 @@ def _natural(value: Any, what: str) -> int:
     if number < 0:
         raise ValueError(f"negative {what}: {number}")
     return number
+
+
+def _share(count: int, blocks: int) -> int:
+    if blocks < 2:
+        return count
+    if count % blocks:
+        raise ValueError(
+            f"cannot infer a count: {count} elements are not a multiple of the "
+            f"{blocks} blocks that this call needs"
+        )
+    return count // blocks
 
 
 def _extent(datatype: Datatype) -> int:
@@ -247,41 +195,48 @@ def vector(message: Any, writable: bool, blocks: int) -> Vector:
     """A message of `blocks` blocks of their own counts and displacements.
 
     Without counts the buffer is dealt out as evenly as it goes; without
-    displacements the blocks follow each other. Raises as block() does.
+    displacements the blocks follow each other. A single count is that of every
+    block, a single displacement the distance of consecutive blocks.
     """
     if isinstance(message, list | tuple):
-        buffer, counts, displs, kind = _unpack(message)
+        thing, counts, displs, kind = _unpacked(message, tuple)
+        address, datatype = _base(thing, kind, writable)
     else:
-        buffer, counts, displs, kind = message, None, None, None
-    if buffer is None or buffer is BOTTOM:
-        address, length, datatype = lib.MPI_BOTTOM, 0, as_datatype(kind)
-    else:
-        address = memory(buffer, writable)
-        length = len(address)
-        datatype = _datatype_of(buffer, kind)
+        counts = displs = None
+        address, form, itemsize = described(message, writable)
+        datatype = of_format(form, itemsize)
     if counts is None:
+        length = len(address) if address else 0
         total = _whole(length, datatype) if length else 0
         amounts = [total // blocks + (total % blocks > i) for i in range(blocks)]
     else:
         amounts = _numbers(counts, blocks, lambda number, _: number)
     if displs is None:
-        places, place = [], 0
-        for amount in amounts:
-            places.append(place)
-            place += amount
+        places = running(amounts)[0]
     else:
         places = _numbers(displs, blocks, lambda number, i: number * i)
     return (
         address,
-        ffi.new("MPI_Count[]", amounts),
-        ffi.new("MPI_Aint[]", places),
+        ffi.new("MPI_Count[]", amounts or 1),
+        ffi.new("MPI_Aint[]", places or 1),
         datatype._h,
     )
 
 
-def _numbers(given: Any, blocks: int, expand: Any) -> list[int]:
-    """One int a block, from a sequence or by `expand` from a single int."""
-    if hasattr(given, "__index__") and not getattr(given, "shape", ()):
+def running(amounts: Sequence[int]) -> tuple[list[int], int]:
+    """Where blocks begin that follow each other, and where the last one ends."""
+    places, place = [], 0
+    for amount in amounts:
+        places.append(place)
+        place += amount
+    return places, place
+
+
+def _numbers(
+    given: Any, blocks: int, expand: Callable[[int, int], int] | None
+) -> list[int]:
+    """One int a block, from a sequence, or from a single int by `expand`."""
+    if expand and hasattr(given, "__index__") and not getattr(given, "shape", ()):
         number = index(given)
         return [expand(number, i) for i in range(blocks)]
     numbers = [index(number) for number in given]
@@ -293,71 +248,35 @@ def _numbers(given: Any, blocks: int, expand: Any) -> list[int]:
 
 
 def vector_of_types(message: Any, writable: bool, blocks: int) -> Vector:
-    """A message whose blocks have their own datatypes; displacements in bytes."""
+    """A message whose blocks have their own datatypes; displacements in bytes.
+
+    Without counts and displacements each block is one element at the start.
+    """
     if not isinstance(message, list | tuple) or not 2 <= len(message) <= 4:
         raise ValueError(
             "a message with several datatypes is [buffer, types], "
             "[buffer, (counts, displs), types] or [buffer, counts, displs, types]"
         )
-    buffer, types = message[0], message[-1]
-    counts = displs = None
-    if len(message) == 3:
-        counts, displs = message[1]
-    elif len(message) == 4:
-        counts, displs = message[1:3]
-    if buffer is None or buffer is BOTTOM:
+    thing, *given, types = message
+    if len(given) == 1:
+        given = given[0]
+    counts, displs = given or (None, None)
+    if _is_bottom(thing):
         address = lib.MPI_BOTTOM
         if counts is None or displs is None:
             raise ValueError("MPI.BOTTOM needs counts and displacements")
     else:
-        address = memory(buffer, writable)
+        address = memory(thing, writable)
+    if counts is None and displs is None:
+        amounts, places = [1] * blocks, [0] * blocks
+    else:
+        amounts = _numbers(counts, blocks, None)
+        places = _numbers(displs, blocks, None)
     if len(types) != blocks:
         raise ValueError(f"expected {blocks} datatypes, got {len(types)}")
-    one, zero = [1] * blocks, [0] * blocks
     return (
         address,
-        ffi.new("MPI_Count[]", _listed(counts, blocks) if counts is not None else one),
-        ffi.new("MPI_Aint[]", _listed(displs, blocks) if displs is not None else zero),
-        ffi.new("MPI_Datatype[]", [as_datatype(kind)._h for kind in types]),
+        ffi.new("MPI_Count[]", amounts or 1),
+        ffi.new("MPI_Aint[]", places or 1),
+        ffi.new("MPI_Datatype[]", [as_datatype(kind)._h for kind in types] or 1),
     )
-
-
-def _listed(given: Any, blocks: int) -> list[int]:
-    return _numbers(given, blocks, lambda number, _: number)
-
-
-# --------------------------------------------------------------- raw memory
-
-
-def allocate(size: int) -> tuple[Any, Any]:
-    """Fresh bytes, not cleared: their address, and a buffer over them."""
-    address = _new_bytes("char[]", max(size, 1))
-    return address, ffi.buffer(address, size)
-
-
-_new_bytes = ffi.new_allocator(should_clear_after_alloc=False)
-
-
-def Get_address(location: Any) -> int:
-    """The address of a buffer's first byte; that of MPI.BOTTOM is 0."""
-    if location is BOTTOM:
-        return int(BOTTOM)
-    out = ffi.new("MPI_Aint *")
-    check(lib.MPI_Get_address(memory(location, writable=False), out))
-    return out[0]
-
-
-def Alloc_mem(size: int, info: Any = None) -> memoryview:
-    """`size` bytes from the library, which may be quicker to send from.
-
-    Free them by Free_mem; they are not cleared.
-    """
-    place = ffi.new("void **")
-    handle = lib.MPI_INFO_NULL if info is None else info._h
-    check(lib.MPI_Alloc_mem(size, handle, place))
-    return memoryview(ffi.buffer(place[0], size))
-
-
-def Free_mem(mem: Any) -> None:
-    """Gives memory of Alloc_mem back. No view of it may be used any more."""
-    check(lib.MPI_Free_mem(memory(mem, writable=True)))

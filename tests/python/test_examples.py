@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Every example checks its own result; here they run on 1 to 4 ranks."""
+"""Every example checks its own result; here they run on 1 to 4 ranks.
+
+A broken copy of each shows that the check is one.
+"""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +14,61 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SHARED = "shared.py"  # what the examples import
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.name != SHARED)
 LIMIT = 100.0
 
+# Words for a short run, and what the example then says about its result.
+SHORT = {
+    "cg": ("--size 40", "the known solution to 1e-08"),
+    "fft2d": ("--size 61 --repeats 2", "equal to numpy's"),
+    "heat2d": ("--size 61 --steps 40", "equal to one rank, bit by bit"),
+    "matmul": ("--size 150", "equal to numpy's product"),
+    "montecarlo": ("--batches 30", "hits equal to one rank's"),
+    "nbody": ("--bodies 101 --steps 5", "energy and momentum kept"),
+    "taskfarm": ("--limit 130000", "as by a sieve"),
+    "tensor_parallel": ("--layers 2 --tokens 12", "tokens equal to one rank's"),
+    "wordcount": (f"{EXAMPLES}/heat2d.py {EXAMPLES}/cg.py", "counts equal to"),
+}
 
-def run(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
+# A line, and what makes its result wrong on two ranks.
+MISTAKES = {
+    "cg": ("self.comm.Isend(x[", "self.comm.Isend(0 * x["),
+    "fft2d": ("(end - start, b - a), (0, a)", "(end - start, b - a), (0, 0)"),
+    "heat2d": ("grid.Sendrecv(plate[1], up", "grid.Sendrecv(0 * plate[1], up"),
+    "matmul": ("grid.row.Bcast(left, at_left)", "left[...] = 1"),
+    "montecarlo": ("range(COMM_WORLD.rank, args", "range(0, args"),
+    "nbody": ("here = coming", "pass"),
+    "taskfarm": ("total += result", "total += result + 1"),
+    "tensor_parallel": (
+        "tb.all_sum(layer.neurons(norm(x)), self.comm)",
+        "layer.neurons(norm(x))",
+    ),
+    "wordcount": ("total.update(parcel)", "total = Counter(parcel)"),
+}
+
+# Options that make no sense on three ranks, and the complaint.
+NONSENSE = {
+    "cg": ("--size 1", "--size 1 is too small for 3 ranks"),
+    "fft2d": ("--size 2", "--size 2 is too small for 3 ranks"),
+    "heat2d": ("--size 1", "--size 1 is too small for 3 ranks"),
+    "matmul": ("--size 2", "--size 2 is too small for 3 ranks"),
+    "montecarlo": ("--batches none", "'none' is not a whole number above 0"),
+    "nbody": ("--bodies 2", "--bodies 2 are too few for 3 ranks"),
+    "taskfarm": ("--limit -4", "'-4' is not a whole number above 0"),
+    "tensor_parallel": ("--tokens 0", "'0' is not a whole number above 0"),
+    "wordcount": ("nowhere.txt", "no such file: nowhere.txt"),
+}
+
+
+def run(
+    ranks: int, program: Path, words: str, folder: Path
+) -> subprocess.CompletedProcess[str]:
     """An example on some ranks."""
     launcher = [sys.executable, "-m", "tbmpi.launch", "-n", str(ranks)]
     return subprocess.run(
-        [*launcher, sys.executable, *words],
+        [*launcher, sys.executable, str(program), *words.split()],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -26,38 +77,47 @@ def run(ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_heat2d(ranks: int, tmp_path: Path) -> None:
-    picture = tmp_path / "heat.png"
-    words = [str(EXAMPLES / "heat2d.py"), "--size", "61", "--steps", "40"]
-    done = run(ranks, *words, "--out", str(picture))
+@pytest.mark.parametrize("name", NAMES)
+def test_result(name: str, ranks: int, tmp_path: Path) -> None:
+    words, claim = SHORT[name]
+    done = run(ranks, EXAMPLES / f"{name}.py", words, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "equal to one rank, bit by bit" in done.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert done.stdout.count(claim) == 1
+    assert "WRONG" not in done.stdout
+    assert not done.stderr
 
 
-def test_heat2d_notices_a_wrong_result(tmp_path: Path) -> None:
-    source = (EXAMPLES / "heat2d.py").read_text()
-    broken = source.replace(
-        "    grid.Sendrecv(plate[1], up", "    return\n    grid.Sendrecv(plate[1], up"
-    )
-    assert broken != source
-    (tmp_path / "broken.py").write_text(broken)
-    words = ["--size", "40", "--steps", "40", "--out", str(tmp_path / "heat.png")]
-    done = run(2, str(tmp_path / "broken.py"), *words)
-    assert done.returncode == 1
-    assert "NOT equal to one rank" in done.stdout
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_result_is_noticed(name: str, tmp_path: Path) -> None:
+    source = (EXAMPLES / f"{name}.py").read_text()
+    right, wrong = MISTAKES[name]
+    assert source.count(right) == 1
+    broken = tmp_path / "broken.py"
+    broken.write_text(source.replace(right, wrong))
+    shutil.copy(EXAMPLES / SHARED, tmp_path)
+    done = run(2, broken, SHORT[name][0], tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.count(": WRONG, not ") == 1
 
 
-def test_heat2d_refuses_nonsense() -> None:
-    done = run(3, str(EXAMPLES / "heat2d.py"), "--size", "1")
+@pytest.mark.parametrize("name", NAMES)
+def test_nonsense_is_refused(name: str, tmp_path: Path) -> None:
+    words, complaint = NONSENSE[name]
+    done = run(3, EXAMPLES / f"{name}.py", words, tmp_path)
     assert done.returncode == 2
-    assert done.stderr.count("too small for 3 ranks") == 1
+    assert done.stderr.count(complaint) == 1
+    assert not done.stdout
 
 
-@pytest.mark.parametrize(
-    "path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem
-)
-def test_help(path: Path) -> None:
-    done = run(1, str(path), "--help")
+@pytest.mark.parametrize("name", NAMES)
+def test_help(name: str, tmp_path: Path) -> None:
+    done = run(2, EXAMPLES / f"{name}.py", "--help", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "usage:" in done.stdout
+    assert done.stdout.count("usage:") == 1
+
+
+def test_heat2d_draws(tmp_path: Path) -> None:
+    words = f"{SHORT['heat2d'][0]} --out {tmp_path}/heat.png"
+    done = run(2, EXAMPLES / "heat2d.py", words, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")

@@ -95,6 +95,23 @@ def test_options(run) -> None:
     assert lines[1:] == ["False", "True", "True True", "True"]
 
 
+def test_options_from_the_environment(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI4PY_RC_IRECV_BUFSZ", "77")
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "no")
+    done = run(
+        0,
+        """
+        import tbmpi
+        tbmpi.rc.irecv_bufsz = 1
+        print(tbmpi.MPI.Is_initialized(), tbmpi.rc.irecv_bufsz)
+        """,
+    )
+    assert done.out == "False 77\n", done.err
+    monkeypatch.setenv("MPI4PY_RC_THREADS", "maybe")
+    done = run(0, "from tbmpi import MPI")
+    assert "MPI4PY_RC_THREADS is 'maybe', not yes or no" in done.err
+
+
 def test_a_wrong_option_says_what_there_is(run) -> None:
     done = run(0, "import tbmpi\ntbmpi.rc.errors = 'x'\nfrom tbmpi import MPI")
     assert done.code == 1
