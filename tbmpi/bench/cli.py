@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tbmpi.bench import hpl, plot, record, report
+from tbmpi.bench import hpl, plot, record, report, wire
 from tbmpi.bench.contest import Contest, Job, compete
 from tbmpi.bench.engines import (
     PEERS,
@@ -109,6 +109,23 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"run HPL of order N ({HPL_N}) on the squarest grid instead",
     )
+    add(
+        "--sim",
+        metavar="TOPO",
+        help="on emulated Macs, a rank on each, as tbmpirun --sim; with the "
+        "modelled wire beside each figure",
+    )
+    add(
+        "--router",
+        choices=("auto", "never"),
+        default="auto",
+        help="with --sim: as tbmpirun's (%(default)s)",
+    )
+    add(
+        "--wire",
+        metavar="LATENCY,GB/S",
+        help="with --sim: the model's latency and rate, such as 5us,1",
+    )
     add("--json", type=Path, metavar="FILE", help="keep every raw value")
     add("--png", type=Path, metavar="FILE", help="draw the figures")
     add(
@@ -156,6 +173,9 @@ def _families(text: str | None, ranks: int) -> list[str]:
 
 def _check(options: argparse.Namespace) -> None:
     """Fill in what depends on other options, and refuse what cannot run."""
+    options.emulation = None
+    if options.sim:
+        options.emulation = wire.emulation(options.sim, options.router, options.wire)
     if options.np is None:
         options.np = 4 if options.hpl else 2
     if options.runs is None:
@@ -170,6 +190,10 @@ def _check(options: argparse.Namespace) -> None:
         raise BenchError("--hpl runs HPL only: leave --families and --sizes")
     elif options.hpl < 1:
         raise BenchError(f"--hpl needs N of 1 or more, not {options.hpl}")
+    if options.sim and (options.vs or options.ours == "none"):
+        raise BenchError("--sim emulates tbmpi's own transport: leave --vs and --ours")
+    if options.wire and not options.sim:
+        raise BenchError("--wire is the model of --sim")
     for path in (options.json, options.png):
         if path and not path.absolute().parent.is_dir():
             raise BenchError(f"no such folder: {path.absolute().parent}")
@@ -179,6 +203,8 @@ def _check(options: argparse.Namespace) -> None:
 
 def _engines(options: argparse.Namespace, notes: Console) -> list[Engine]:
     ours = find_ours(options.ours)
+    if ours and options.emulation:
+        ours = ours.with_options(options.emulation.options)
     engines = [ours] if ours else []
     for word in options.vs.split(",") if options.vs else ():
         name, equals, _ = word.partition("=")
@@ -228,14 +254,15 @@ def _bench(options: argparse.Namespace, console: Console, notes: Console) -> int
         contest = compete(job, plan, notes)
     subject = engines[0].name
     verdict = judge(contest.samples(), subject)
+    modelled = options.emulation.wire if options.emulation and plan.ranks == 2 else None
     if options.json:
-        data = record.record(contest, verdict, plan, subject, before)
+        data = record.record(contest, verdict, plan, subject, before, modelled)
         record.write(options.json, data)
-    _print(console, contest, verdict, plan)
+    _print(console, contest, verdict, plan, modelled)
     if options.png:
         titles = contest.titles()
-        caption = _caption(plan, before["processor"])
-        plot.draw(options.png, verdict, subject, titles, caption)
+        caption = _caption(plan, before["processor"], options.sim, modelled)
+        plot.draw(options.png, verdict, subject, titles, caption, modelled)
     return _exit_code(options, contest, verdict, subject)
 
 
@@ -259,11 +286,14 @@ def _print(
     contest: Contest,
     verdict: Sequence[Family],
     plan: Plan,
+    modelled: wire.Wire | None,
 ) -> None:
     samples, titles = contest.samples(), contest.titles()
     subject = contest.contenders[0].name
     if len(contest.contenders) == 1:
-        report.print_alone(console, samples[subject])
+        report.print_alone(console, samples[subject], modelled)
+        if modelled:
+            console.print(modelled.words(), style="dim")
     else:
         report.print_comparison(console, verdict, subject, titles, plan.rounds)
     for contender in contest.contenders:
@@ -278,13 +308,18 @@ def _print(
     report.print_wrong(console, contest.wrong())
 
 
-def _caption(plan: Plan, processor: str) -> str:
-    return (
-        f"{plan.ranks} ranks, no binding, {usable_cores()} cores, "
+def _caption(
+    plan: Plan, processor: str, sim: str | None, modelled: wire.Wire | None
+) -> str:
+    where = f"emulated Macs ({sim}), " if sim else ""
+    text = (
+        f"{plan.ranks} ranks, {where}no binding, {usable_cores()} cores, "
         f"{processor}, {os.uname().sysname}; lower quartile of "
-        f"{plan.rounds} interleaved runs. Ratio: time / the better peer's; "
-        "grey: A/A spread; dotted: 1.10."
+        f"{plan.rounds} interleaved runs. "
     )
+    if sim:
+        return text + (f"Dashed: {modelled.words()}." if modelled else "")
+    return text + ("Ratio: time / the better peer's; grey: A/A spread; dotted: 1.10.")
 
 
 def _exit_code(

@@ -26,7 +26,7 @@ import os
 import shutil
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tbmpi.bench.errors import BenchError
@@ -113,6 +113,11 @@ class Engine:
     @property
     def compiler(self) -> Path:
         return self.folder / self.library.compiler
+
+    def with_options(self, words: tuple[str, ...]) -> Engine:
+        """The same with more options for its launcher."""
+        library = replace(self.library, options=(*self.library.options, *words))
+        return replace(self, library=library)
 
     def command(self, ranks: int, program: Sequence[str | Path]) -> list[str]:
         """Return the words that start `program` on `ranks` ranks."""

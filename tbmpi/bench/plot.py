@@ -12,8 +12,10 @@ from typing import Any
 from tbmpi.bench.errors import BenchError
 from tbmpi.bench.units import figure_unit, number_text, shown
 from tbmpi.bench.verdict import RULE_RATIO, Family, Row
+from tbmpi.bench.wire import Wire
 
 COLOURS = ("#0b6e99", "#d9730d", "#8a8a8a", "#6940a5")
+WIRE = "#444444"
 COLUMNS = 3
 MOST_SHOWN = 8.0
 TICKS = {
@@ -42,6 +44,7 @@ def draw(
     subject: str,
     titles: Mapping[str, str],
     caption: str,
+    wire: Wire | None = None,
 ) -> None:
     """Write the PNG. BenchError if the file cannot be written."""
     matplotlib = importlib.import_module("matplotlib")
@@ -54,7 +57,10 @@ def draw(
     for place, family in enumerate(families):
         cell = grid[place // columns, place % columns]
         if len(titles) < 2:
-            _draw_times(figure.add_subplot(cell), family, titles)
+            axes = figure.add_subplot(cell)
+            _draw_times(axes, family, titles)
+            if wire:
+                _draw_wire(axes, family, wire)
             continue
         pair = cell.subgridspec(2, 1, height_ratios=(2.4, 1), hspace=0.1)
         axes = [figure.add_subplot(part) for part in pair]
@@ -129,6 +135,17 @@ def _draw_times(axes: Any, family: Family, titles: Mapping[str, str]) -> None:
     axes.grid(True, which="major", axis="y", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     _size_ticks(axes, family)
+
+
+def _draw_wire(axes: Any, family: Family, wire: Wire) -> None:
+    points = [
+        (_place(row.key[1]), shown(*row.key, usec, row.streams))
+        for row in family.rows
+        if (usec := wire.usec(*row.key)) > 0
+    ]
+    if points:
+        xs, ys = zip(*points, strict=True)
+        axes.plot(xs, ys, "--", color=WIRE, linewidth=1.2, label="modelled wire")
 
 
 def _draw_ratios(axes: Any, family: Family, subject: str) -> None:

@@ -9,6 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tbmpi.bench.engines import inherited_settings, usable_cores
 from tbmpi.bench.errors import BenchError
 from tbmpi.bench.runs import Contender, Plan, Run
 from tbmpi.bench.verdict import Family, Row
+from tbmpi.bench.wire import Wire
 
 FORMAT = 1
 
@@ -50,6 +52,7 @@ def record(
     plan: Plan,
     subject: str,
     before: dict[str, Any],
+    wire: Wire | None = None,
 ) -> dict[str, Any]:
     """Return the whole comparison as plain data; `before` is machine()."""
     return {
@@ -65,6 +68,7 @@ def record(
             _library(contender, contest, plan) for contender in contest.contenders
         ],
         "subject": subject,
+        "wire": asdict(wire) if wire else None,
         "verdict": [_family(family) for family in families],
         "runs": [_run(run) for run in contest.runs],
     }

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from tbmpi.bench.program import Figure, Key
+from tbmpi.bench.program import P2P, Figure, Key
 from tbmpi.bench.units import figure_unit, key_text, number_text, shown
 from tbmpi.bench.verdict import (
     RULE_MEAN,
@@ -21,40 +21,66 @@ from tbmpi.bench.verdict import (
     halves_spread,
     lower_quartile,
 )
+from tbmpi.bench.wire import Wire
 
 Samples = Mapping[Key, Sequence[Figure]]
 
 
-def print_alone(console: Console, samples: Samples) -> None:
-    """Print one library's own figures, a table per family."""
+def print_alone(console: Console, samples: Samples, wire: Wire | None = None) -> None:
+    """Print one library's own figures, a table per family.
+
+    With the modelled wire beside them, and what software adds to it.
+    """
     for family in dict.fromkeys(family for family, _ in samples):
         unit = figure_unit(family)
         table = _table(f"{family}", "size")
-        for heading in ("lower quartile", "median", "minimum"):
+        is_wired = wire is not None and family in P2P
+        # With a wire beside it, the rest is in the JSON only: the table is full.
+        for heading in ("lower quartile", "median", "minimum")[: 1 if is_wired else 3]:
             table.add_column(f"{heading}, us", justify="right")
         if unit != "us":
             table.add_column(unit, justify="right", style="bold")
+        if is_wired:
+            table.add_column(f"wire, {unit}", justify="right")
+            heading = "above it, us" if unit == "us" else "% of it"
+            table.add_column(heading, justify="right", style="bold")
         table.add_column("A/A", justify="right", style="dim")
         table.add_column("#wrong", justify="right")
         for (name, size), figures in samples.items():
             if name == family:
-                table.add_row(*_alone_cells(family, size, figures))
+                table.add_row(*_alone_cells(family, size, figures, wire))
         console.print(table)
 
 
-def _alone_cells(family: str, size: int, figures: Sequence[Figure]) -> list[str]:
+def _alone_cells(
+    family: str, size: int, figures: Sequence[Figure], wire: Wire | None
+) -> list[str]:
     first = lower_quartile([figure.q1 for figure in figures])
-    middle = lower_quartile([figure.median for figure in figures])
-    cells = [key_text(family, size), number_text(first), number_text(middle)]
-    cells.append(number_text(min(figure.minimum for figure in figures)))
+    cells = [key_text(family, size), number_text(first)]
+    if not (wire and family in P2P):
+        cells.append(number_text(lower_quartile([f.median for f in figures])))
+        cells.append(number_text(min(figure.minimum for figure in figures)))
     if figure_unit(family) != "us":
         value = shown(family, size, first, figures[0].streams)
         cells.append(number_text(value))
+    if wire and family in P2P:
+        cells += _wire_cells(wire, figures[0], first)
     spread = halves_spread([figure.q1 for figure in figures])
     cells.append(number_text(spread))
     wrong = sum(figure.wrong for figure in figures)
     cells.append(f"[bold red]{wrong}[/]" if wrong else "0")
     return cells
+
+
+def _wire_cells(wire: Wire, figure: Figure, usec: float) -> list[str]:
+    family, size = figure.key
+    model = wire.usec(family, size)
+    if figure_unit(family) == "us":
+        return [number_text(model), number_text(max(0.0, usec - model))]
+    if not model > 0:
+        return ["-", "-"]
+    speed = shown(family, size, model, figure.streams)
+    return [number_text(speed), number_text(100 * model / usec)]
 
 
 def print_comparison(
