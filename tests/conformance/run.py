@@ -3,8 +3,10 @@
 """Run another project's test suite on this MPI, or on any other.
 
     python tests/conformance/run.py mpich [FOLDER ...] [--shard K/N] [-j J]
+    python tests/conformance/run.py mpi4py MODE [-n 1,2,4] [--shard K/N] [-j J]
     python tests/conformance/run.py hpl
     python tests/conformance/run.py hpcc
+    python tests/conformance/run.py programs [NAME ...]
 
 Each suite has --help. Exit code 0: all as expected; 1: not; 2: could not run.
 """
@@ -21,7 +23,7 @@ from toolchain import SuiteError
 
 from tbmpi.hpl.errors import HplError
 
-SUITES = ("mpich", "hpl", "hpcc")
+SUITES = ("mpich", "mpi4py", "hpl", "hpcc", "programs")
 
 
 def main(argv: list[str]) -> int:

@@ -40,16 +40,25 @@ class Toolchain:
 
 
 def add_toolchain_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that all suites share."""
+    """Add the options of suites that are compiled."""
     parser.add_argument(
         "--cc",
         metavar="WRAPPER",
         help="compiler wrapper of the MPI (default: tbmpicc)",
     )
     parser.add_argument(
+        "--tarball", type=Path, help="source tarball to use, not fetched"
+    )
+    add_run_options(parser, "tbmpirun -n")
+
+
+def add_run_options(parser: argparse.ArgumentParser, launcher: str) -> None:
+    """Add the options that all suites share."""
+    parser.add_argument(
         "--launcher",
         metavar="COMMAND",
-        help='launcher, up to the option for the rank count (default: "tbmpirun -n")',
+        default=launcher,
+        help="launcher, up to the option for the rank count (default: %(default)s)",
     )
     parser.add_argument(
         "--cache",
@@ -58,25 +67,27 @@ def add_toolchain_options(parser: argparse.ArgumentParser) -> None:
         help="folder for downloads, builds and logs (default: %(default)s)",
     )
     parser.add_argument(
-        "--tarball", type=Path, help="source tarball to use, not fetched"
-    )
-    parser.add_argument(
         "--json", type=Path, help="where to write the result (default: cache)"
     )
 
 
 def toolchain_from(options: argparse.Namespace) -> Toolchain:
     """Resolve --cc and --launcher to absolute paths, or raise SuiteError."""
-    launcher = shlex.split(options.launcher or "tbmpirun -n")
+    return Toolchain(
+        cc=_executable(options.cc or "tbmpicc", "--cc"),
+        launcher=launcher_from(options),
+    )
+
+
+def launcher_from(options: argparse.Namespace) -> tuple[str, ...]:
+    """Resolve --launcher to an absolute path, or raise SuiteError."""
+    launcher = shlex.split(options.launcher)
     if len(launcher) < 2:
         raise SuiteError(
             f"--launcher {options.launcher!r} must end with the option for "
             'the rank count, as in "mpiexec -n"'
         )
-    return Toolchain(
-        cc=_executable(options.cc or "tbmpicc", "--cc"),
-        launcher=(_executable(launcher[0], "--launcher"), *launcher[1:]),
-    )
+    return _executable(launcher[0], "--launcher"), *launcher[1:]
 
 
 def oracle(cache: Path) -> Toolchain:

@@ -237,3 +237,31 @@ def test_a_program_that_hangs_is_ended_with_its_children(tmp_path):
     ).stdout
     assert nap not in listing
     assert descendants(2**22) == {}
+
+
+# ----------------------------------------------------------- PyPI's programs
+
+
+def test_the_numbers_of_a_program():
+    from programs.suite import answer
+
+    assert answer("a note\nanswer: 1 2.5 -3e-9\nanother\n") == [1.0, 2.5, -3e-9]
+    assert answer("no numbers") is None
+    assert answer("answer: 1\nanswer: 1\n") is None
+
+
+def test_answers_may_differ_by_rounding_only():
+    from programs.suite import same
+
+    assert same([1.0, 2e9], [1.0, 2e9 * (1 + 1e-10)])
+    assert not same([1.0], [1.0001])
+    assert not same([1.0], [1.0, 2.0])
+    assert not same([float("nan")], [1.0])
+
+
+def test_an_unknown_program_is_named():
+    from programs.suite import main
+    from toolchain import SuiteError
+
+    with pytest.raises(SuiteError, match="no program nothing-like-it"):
+        main(["nothing-like-it"])
