@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import lint
+import model
 import native
 import oracle
 import packages
+import portability
 import python
 import suites
+import vm
 from report import Outcome
 from run import Runner
 
@@ -52,11 +55,22 @@ GROUPS = (
         6,
     ),
     Group("mpi", "the Python API on 1 to 4 ranks", python.mpi, 6),
+    Group("mlx", "MLX on 2 and 4 ranks", python.mlx, 4),
     Group("examples", "every example checks itself", python.examples, 5),
     Group("faults", "ranks killed at random moments", python.faults, 5, longer=8),
+    Group("sim", "emulated Macs, their cables and faults", python.sim, 8, longer=2),
     Group("hpl", "HPL on 2 x 2 ranks", suites.hpl_quick, 6),
     Group("mpich", "MPICH's test suite", suites.mpich, 8, longer=24),
+    Group("mpi4py", "mpi4py's test suite", suites.mpi4py, 8, longer=30),
     Group("wheel", "the wheel, alone and beside MPICH", packages.wheel, 8),
+    Group("model", "rings and doorbell under weak memory order", model.model, 3),
+    Group(
+        "portability",
+        "barriers; habits of other machines",
+        portability.portability,
+        8,
+        longer=4,
+    ),
     Group("macos", "cross-compiled for a Mac, not run", packages.macos, 4),
     Group("oracle", "the Python API on MPICH's library", oracle.oracle, 8, ("full",)),
     Group(
@@ -66,6 +80,8 @@ GROUPS = (
         40,
         ("full",),
     ),
+    Group("vm", "Soft-RoCE in a virtual machine", vm.vm, 25, ("full",)),
     Group("hpl-matrix", "HPL's variants, digits as MPICH's", suites.hpl, 40, ("full",)),
     Group("hpcc", "the whole HPC Challenge", suites.hpcc, 20, ("full",)),
+    Group("programs", "mpi4py programs from PyPI", suites.programs, 30, ("full",)),
 )

@@ -40,6 +40,7 @@ def lint(runner: Runner) -> Outcome:
         "layers": (sys.executable, "tools/check_layers.py"),
         "bindgen": (sys.executable, "tools/bindgen", "--check"),
         "factgen": (sys.executable, "tools/factgen.py", "--check"),
+        "stubgen": (sys.executable, "tools/stubgen.py", "--check"),
     }
     total = Outcome()
     for name, words in commands.items():

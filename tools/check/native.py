@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import xml.etree.ElementTree as xml
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from report import Outcome, Trouble, one
@@ -23,12 +23,15 @@ SANITIZER_ENV = {
 }
 
 
-def build(runner: Runner, folder: Path, *settings: str) -> None:
-    """Builds the library and the C tests in `folder`."""
+def build(
+    runner: Runner, folder: Path, *settings: str, targets: Sequence[str] = ("all",)
+) -> None:
+    """Builds the library and the C tests, or only these targets, in `folder`."""
     cmake = tool("cmake", "install it: pip install cmake")
     flags = ("-DTBMPI_TESTS=ON", "-DTBMPI_PYTHON=OFF", *settings)
     runner.must(cmake, "-S", ROOT, "-B", folder, *flags)
-    runner.must(cmake, "--build", folder, "--parallel", str(os.cpu_count() or 2))
+    parallel = ("--parallel", str(os.cpu_count() or 2))
+    runner.must(cmake, "--build", folder, *parallel, "--target", *targets)
 
 
 def units(runner: Runner) -> Outcome:
@@ -38,8 +41,13 @@ def units(runner: Runner) -> Outcome:
     return ctest(runner, folder)
 
 
-def ctest(runner: Runner, folder: Path) -> Outcome:
-    """Runs what CMake knows as tests."""
+def ctest(
+    runner: Runner,
+    folder: Path,
+    *choice: str,
+    env: Mapping[str, str] = SANITIZER_ENV,
+) -> Outcome:
+    """Runs what CMake knows as tests, or ctest's choice of them."""
     result = folder / "ctest.xml"
     result.unlink(missing_ok=True)
     words = ("--output-on-failure", "--timeout", "300", "--output-junit", result)
@@ -48,7 +56,8 @@ def ctest(runner: Runner, folder: Path) -> Outcome:
         "--test-dir",
         folder,
         *words,
-        env=SANITIZER_ENV,
+        *choice,
+        env=env,
     )
     if not result.exists():
         raise Trouble(f"ctest gave no result: {done.why()}")
@@ -99,7 +108,12 @@ def smoke(runner: Runner) -> Outcome:
     return run_smoke(runner, [ours("tbmpicc"), "-O2"], SMOKE_LIMIT)
 
 
-def run_smoke(runner: Runner, compiler: list[str | Path], limit: float) -> Outcome:
+def run_smoke(
+    runner: Runner,
+    compiler: list[str | Path],
+    limit: float,
+    env: Mapping[str, str] = SANITIZER_ENV,
+) -> Outcome:
     """Compiles the smoke suite and runs it under tbmpirun."""
     total = Outcome()
     flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread")
@@ -111,7 +125,7 @@ def run_smoke(runner: Runner, compiler: list[str | Path], limit: float) -> Outco
             continue
         for ranks in counts:
             words = (ours("tbmpirun"), "--timeout", str(limit), "-n", str(ranks))
-            done = runner.run(*words, program, limit=limit + 10, env=SANITIZER_ENV)
+            done = runner.run(*words, program, limit=limit + 10, env=env)
             # Its own complaint comes first, the launcher's last.
             said = done.output.strip().splitlines()[:1] or [done.why()]
             total += one(done.good, f"{source.stem} on {ranks}: {said[0]}")

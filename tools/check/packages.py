@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 from report import Outcome, Trouble, one
-from run import ROOT, Runner
+from run import ROOT, WORK, Runner
 
 OTHER = "mpich==5.0.2"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
@@ -34,6 +34,8 @@ int main(void)
 }
 """
 SAYS = "2 ranks, sum 1"
+# The folders of csrc that libmpi_abi is made of; the others are compiled as well.
+LIBRARY = ("base", "net", "engine", "mpi", "coll", "gen")
 PYTHON = (
     "from tbmpi import MPI, COMM_WORLD as c; s = c.allreduce(c.rank); "
     "v = MPI.get_vendor()[0]; c.rank or print(f'{c.size} ranks, sum {s}', v)"
@@ -124,9 +126,9 @@ def macos(runner: Runner) -> Outcome:
 
     Nothing is run: this machine is none.
     """
-    zig = _zig(runner)
+    compiler = zig(runner)
     compile_one = (
-        *zig,
+        *compiler,
         "cc",
         "-target",
         TARGET,
@@ -142,23 +144,28 @@ def macos(runner: Runner) -> Outcome:
         )
         done = runner.run(*compile_one, *include, "-c", source, "-o", target)
         total += one(done.good, f"{source.relative_to(ROOT)}: {done.why()}")
-        objects.append(target)
+        if source.parent.name in LIBRARY:
+            objects.append(target)
     if total.failed:
         return total
     library = runner.folder / "libmpi_abi.1.dylib"
     name = ("-install_name", "@rpath/libmpi_abi.1.dylib")
     done = runner.run(
-        *zig, "cc", "-target", TARGET, "-shared", *name, *objects, "-o", library
+        *compiler, "cc", "-target", TARGET, "-shared", *name, *objects, "-o", library
     )
     total += one(done.good, f"the library does not link: {done.why()}")
     if done.good:
         total += _read_back(runner, library)
-    return total + _extension(runner, zig)
+        shim = runner.folder / "csrc_mlx_shim.c.o"
+        front = ("-shared", shim, library, "-o", runner.folder / "libtbmpi_mlx.dylib")
+        done = runner.run(*compiler, "cc", "-target", TARGET, *front)
+        total += one(done.good, f"libtbmpi_mlx does not link: {done.why()}")
+    return total + _extension(runner, compiler)
 
 
-def _zig(runner: Runner) -> tuple[str | Path, ...]:
-    """A cross-compiler, in an environment of its own."""
-    folder = runner.folder / "venv"
+def zig(runner: Runner) -> tuple[str | Path, ...]:
+    """A cross-compiler, in an environment that the groups share."""
+    folder = WORK / "zig"
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         venv.create(folder)
@@ -189,7 +196,7 @@ EXPECTED = (
 
 
 def _read_back(runner: Runner, library: Path) -> Outcome:
-    python = runner.folder / "venv/bin/python"
+    python = WORK / "zig/bin/python"
     exports = ROOT / "csrc/gen/exports.txt"
     said = runner.must(python, "-c", READ_BACK, library, exports).splitlines()
     total = Outcome()
@@ -200,7 +207,7 @@ def _read_back(runner: Runner, library: Path) -> Outcome:
     return total
 
 
-def _extension(runner: Runner, zig: tuple[str | Path, ...]) -> Outcome:
+def _extension(runner: Runner, compiler: tuple[str | Path, ...]) -> Outcome:
     source = runner.folder / "_abi.c"
     runner.must(sys.executable, ROOT / "tools/cffigen.py", source)
     include = (
@@ -213,6 +220,6 @@ def _extension(runner: Runner, zig: tuple[str | Path, ...]) -> Outcome:
         "-w",
         "-DPy_LIMITED_API=0x030b0000",
     )
-    words = (*zig, "cc", "-target", TARGET, *link, *include)
+    words = (*compiler, "cc", "-target", TARGET, *link, *include)
     done = runner.run(*words, source, "-o", runner.folder / "_abi.abi3.so")
     return one(done.good, f"the extension module: {done.why()}")

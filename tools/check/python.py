@@ -15,6 +15,8 @@ QUIET = ("-q", "-p", "no:cacheprovider")
 LIMITED = ("--timeout", "60", "--timeout-method", "thread")
 MPI_TESTS = "tests/python/mpi"
 RANKS = (1, 2, 3, 4)
+MLX_TESTS = "tests/python/mlx"
+MLX_RANKS = (2, 4)
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 
 
@@ -46,7 +48,8 @@ def launcher(runner: Runner) -> Outcome:
 
 def commands(runner: Runner) -> Outcome:
     """The other commands, and how Python programs start and end."""
-    names = ("bench", "hpl", "conformance", "test_life.py")
+    names = ("bench", "hpl", "conformance", "plugin")
+    names += ("test_life.py", "test_as_mpi4py.py")
     paths = [f"tests/python/{name}" for name in names]
     return run_pytest(runner, *(path for path in paths if (ROOT / path).exists()))
 
@@ -63,17 +66,37 @@ def faults(runner: Runner) -> Outcome:
     return run_pytest(runner, "tests/python/test_faults.py", env=env)
 
 
+def sim(runner: Runner) -> Outcome:
+    """Emulated Macs: programs on all topologies, and what goes wrong there."""
+    env = {"TBMPI_STOPPED_SECONDS": "20" if runner.full else "3"}
+    return run_pytest(runner, "tests/python/sim", env=env)
+
+
 def mpi(runner: Runner) -> Outcome:
     """The Python API on several ranks; a test counts once for each number of them."""
     return on_ranks(runner, [ours("tbmpirun"), "-n"], {})
 
 
-def on_ranks(runner: Runner, launch: list[object], env: dict[str, str]) -> Outcome:
-    """tests/python/mpi under a launcher."""
+def mlx(runner: Runner) -> Outcome:
+    """MLX: its own communication, unmodified, and ours for its arrays."""
+    launch = [ours("tbmpirun"), "-n"]
+    return run_pytest(runner, MLX_TESTS) + on_ranks(
+        runner, launch, {}, MLX_TESTS, MLX_RANKS
+    )
+
+
+def on_ranks(
+    runner: Runner,
+    launch: list[object],
+    env: dict[str, str],
+    tests: str = MPI_TESTS,
+    numbers: tuple[int, ...] = RANKS,
+) -> Outcome:
+    """Tests that need several ranks, under a launcher."""
     total = Outcome()
     pytest = (sys.executable, "-m", "pytest", *QUIET, *LIMITED)
-    words = [*pytest, "-x", "--only-mpi", MPI_TESTS]
-    for ranks in RANKS:
+    words = [*pytest, "-x", "--only-mpi", "-m", "mpi", tests]
+    for ranks in numbers:
         alone = ("--ignore", f"{MPI_TESTS}/test_mpi_p2p.py") if ranks == 1 else ()
         command = [*map(str, launch), str(ranks), *words, *alone]
         done = runner.run(*command, limit=300, env=env)

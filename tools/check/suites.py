@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other projects' programs: HPL, MPICH's test suite, HPCC."""
+"""Other projects' programs: HPL, MPICH's and mpi4py's test suites, HPCC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hpl_quick(runner: Runner) -> Outcome:
 
 
 def shard() -> int:
-    """Which of the 12 parts of MPICH's suite is due: by what is committed."""
+    """Which of the 12 parts of a suite is due: by what is committed."""
     found = subprocess.run(
         ["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, capture_output=True, text=True
     )
@@ -43,6 +43,22 @@ def mpich(runner: Runner) -> Outcome:
     return _suite(runner, "mpich", "-j", str(os.cpu_count() or 2), *part)
 
 
+def mpi4py(runner: Runner) -> Outcome:
+    """One of 12 parts of mpi4py's suite on our Python API.
+
+    In the full set all of it, also with MPICH's library under our API, and with
+    mpi4py itself on our library.
+    """
+    if not runner.full:
+        part = f"{shard()}/{SHARDS}"
+        print(f"{'':12} mpi4py's suite, part {part}", flush=True)
+        return _suite(runner, "mpi4py", "alias", "-j", "2", "--shard", part)
+    total = Outcome()
+    for mode in ("alias", "oracle", "real"):
+        total += _suite(runner, "mpi4py", mode, "-j", "2")
+    return total
+
+
 def hpl(runner: Runner) -> Outcome:
     """HPL on four grids with all broadcasts, digits equal to MPICH's."""
     return _suite(runner, "hpl")
@@ -51,6 +67,11 @@ def hpl(runner: Runner) -> Outcome:
 def hpcc(runner: Runner) -> Outcome:
     """The whole HPC Challenge."""
     return _suite(runner, "hpcc")
+
+
+def programs(runner: Runner) -> Outcome:
+    """Programs from PyPI that are written for mpi4py, answers as on MPICH."""
+    return _suite(runner, "programs")
 
 
 def _suite(runner: Runner, name: str, *words: str | Path) -> Outcome:
