@@ -122,7 +122,7 @@ class Environment:
 
 
 def macos(runner: Runner) -> Outcome:
-    """All of csrc and the extension module, compiled and linked for a Mac.
+    """All of csrc and the extension modules, compiled and linked for a Mac.
 
     Nothing is run: this machine is none.
     """
@@ -137,13 +137,16 @@ def macos(runner: Runner) -> Outcome:
         "-fvisibility=hidden",
     )
     include = ("-I", ROOT / "csrc", "-I", ROOT / "csrc/include", '-DTB_VERSION="0"')
-    total, objects = Outcome(), []
+    total, objects, made = Outcome(), [], {}
     for source in sorted((ROOT / "csrc").rglob("*.c")):
+        if source.parent.name == "python":
+            continue  # see _extensions
         target = runner.folder / (
             source.relative_to(ROOT).as_posix().replace("/", "_") + ".o"
         )
         done = runner.run(*compile_one, *include, "-c", source, "-o", target)
         total += one(done.good, f"{source.relative_to(ROOT)}: {done.why()}")
+        made.setdefault(source.parent.name, []).append(target)
         if source.parent.name in LIBRARY:
             objects.append(target)
     if total.failed:
@@ -160,7 +163,12 @@ def macos(runner: Runner) -> Outcome:
         front = ("-shared", shim, library, "-o", runner.folder / "libtbmpi_mlx.dylib")
         done = runner.run(*compiler, "cc", "-target", TARGET, *front)
         total += one(done.good, f"libtbmpi_mlx does not link: {done.why()}")
-    return total + _extension(runner, compiler)
+    router = (*made["router"], *made["net"], *made["base"])
+    done = runner.run(
+        *compiler, "cc", "-target", TARGET, *router, "-o", runner.folder / "router"
+    )
+    total += one(done.good, f"tbmpi-router does not link: {done.why()}")
+    return total + _extensions(runner, compiler)
 
 
 def zig(runner: Runner) -> tuple[str | Path, ...]:
@@ -207,19 +215,21 @@ def _read_back(runner: Runner, library: Path) -> Outcome:
     return total
 
 
-def _extension(runner: Runner, compiler: tuple[str | Path, ...]) -> Outcome:
-    source = runner.folder / "_abi.c"
-    runner.must(sys.executable, ROOT / "tools/cffigen.py", source)
+def _extensions(runner: Runner, compiler: tuple[str | Path, ...]) -> Outcome:
+    generated = runner.folder / "_abi.c"
+    runner.must(sys.executable, ROOT / "tools/cffigen.py", generated)
     include = (
         *("-I", ROOT / "csrc/include", "-I", ROOT / "tbmpi/_gen"),
         *("-I", sysconfig.get_path("include")),
     )
-    link = (
-        "-shared",
-        "-Wl,-undefined,dynamic_lookup",
-        "-w",
-        "-DPy_LIMITED_API=0x030b0000",
-    )
+    link = ("-shared", "-Wl,-undefined,dynamic_lookup", "-w")
     words = (*compiler, "cc", "-target", TARGET, *link, *include)
-    done = runner.run(*words, source, "-o", runner.folder / "_abi.abi3.so")
-    return one(done.good, f"the extension module: {done.why()}")
+    total = Outcome()
+    for name, source, limited in (
+        ("_abi", generated, ("-DPy_LIMITED_API=0x030b0000",)),
+        ("_fast", ROOT / "csrc/python/fast.c", ()),
+    ):
+        module = runner.folder / f"{name}.abi3.so"
+        done = runner.run(*words, *limited, source, "-o", module)
+        total += one(done.good, f"the extension module {name}: {done.why()}")
+    return total
