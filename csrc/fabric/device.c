@@ -258,8 +258,7 @@ int fab_close_device(struct tb_ibv_context *context)
 {
     struct fab_context *c = (struct fab_context *)context;
 
-    if (c->objects)
-        return fab_code(c->s, FAB_EBUSY);
+    fab_empty(c);
     munmap((void *)(uintptr_t)c->doorbell, TB_PAGE);
     fab_handle_drop(c->handle);
     tb_free(c);

@@ -62,18 +62,24 @@ static void *refuse(const struct fab_context *c, int darwin)
     return NULL;
 }
 
-static void enter_child(struct fab_context *c)
+void fab_empty(struct fab_context *c)
 {
-    fab_enter(c);
-    c->objects++;
-    fab_leave(c);
-}
-
-static void leave_child(struct fab_context *c)
-{
-    fab_enter(c);
-    c->objects--;
-    fab_leave(c);
+    for (int i = 0; i < FAB_QPS; i++) {
+        if (c->pair[i])
+            fab_destroy_qp(&c->pair[i]->pub);
+    }
+    for (int i = 0; i < FAB_MRS; i++) {
+        if (c->region[i])
+            fab_dereg_mr(&c->region[i]->pub);
+    }
+    for (int i = 0; i < FAB_CQS; i++) {
+        if (c->cq[i])
+            fab_destroy_cq(&c->cq[i]->pub);
+    }
+    for (int i = 0; i < FAB_PDS; i++) {
+        if (c->domain[i])
+            fab_dealloc_pd(&c->domain[i]->pub);
+    }
 }
 
 /* ------------------------------------------------------ protection domains */
@@ -96,7 +102,7 @@ struct tb_ibv_pd *fab_alloc_pd(struct tb_ibv_context *context)
     }
     pd->pub.context = context;
     pd->pub.handle = (uint32_t)slot;
-    enter_child(c);
+    c->domain[slot] = pd;
     return &pd->pub;
 }
 
@@ -107,8 +113,8 @@ int fab_dealloc_pd(struct tb_ibv_pd *pub)
 
     if (pd->objects)
         return fab_code(c->s, FAB_EBUSY);
+    c->domain[pub->handle] = NULL;
     c->d->pd[pub->handle] = 0;
-    leave_child(c);
     tb_free(pd);
     return 0;
 }
@@ -137,7 +143,7 @@ struct tb_ibv_cq *fab_create_cq(struct tb_ibv_context *context, int depth,
     cq->pub.cq_context = cq_context;
     cq->pub.handle = (uint32_t)slot;
     cq->pub.cqe = depth;
-    enter_child(c);
+    c->cq[slot] = cq;
     return &cq->pub;
 }
 
@@ -148,8 +154,8 @@ int fab_destroy_cq(struct tb_ibv_cq *pub)
 
     if (cq->users)
         return fab_code(c->s, FAB_EBUSY);
+    c->cq[pub->handle] = NULL;
     c->d->cq[pub->handle] = 0;
-    leave_child(c);
     tb_free(cq);
     return 0;
 }
@@ -240,7 +246,6 @@ static struct tb_ibv_mr *add_region(struct fab_context *c, int slot,
                        ((uintptr_t)pub->addr + pub->length - 1) >> 32;
     fab_enter(c);
     c->region[slot] = r;
-    c->objects++;
     ((struct fab_domain *)pub->pd)->objects++;
     fab_leave(c);
     return &r->pub;
@@ -303,7 +308,6 @@ int fab_dereg_mr(struct tb_ibv_mr *pub)
 
     fab_enter(c);
     c->region[pub->handle] = NULL;
-    c->objects--;
     ((struct fab_domain *)pub->pd)->objects--;
     fab_leave(c);
     c->d->mr[pub->handle] = 0;
@@ -463,7 +467,7 @@ struct tb_ibv_qp *fab_create_qp(struct tb_ibv_pd *pd,
     fab_enter(c);
     join_cq((struct fab_cq *)attr->send_cq, q);
     join_cq((struct fab_cq *)attr->recv_cq, q);
-    c->objects++;
+    c->pair[slot] = q;
     ((struct fab_domain *)pd)->objects++;
     fab_leave(c);
     return &q->pub;
@@ -477,7 +481,7 @@ int fab_destroy_qp(struct tb_ibv_qp *pub)
     fab_enter(c);
     quit_cq((struct fab_cq *)pub->send_cq, q);
     quit_cq((struct fab_cq *)pub->recv_cq, q);
-    c->objects--;
+    c->pair[q->slot] = NULL;
     ((struct fab_domain *)pub->pd)->objects--;
     fab_leave(c);
     give_back_pair(c, q->me);

@@ -49,10 +49,13 @@ struct fab_context {
     struct fab_state *s;
     struct fab_device *d;
     struct fab_cable *cable;
-    uint32_t owner;                     /* of what is claimed through it */
-    uint32_t objects;                   /* that still exist */
-    volatile char *doorbell;            /* a page that may not be touched */
-    struct fab_region *region[FAB_MRS]; /* by slot, which keys contain */
+    uint32_t owner;          /* of what is claimed through it */
+    volatile char *doorbell; /* a page that may not be touched */
+    /* What has been made through it, by the device's slots. */
+    struct fab_domain *domain[FAB_PDS];
+    struct fab_cq *cq[FAB_CQS];
+    struct fab_pair *pair[FAB_QPS];
+    struct fab_region *region[FAB_MRS];
 };
 
 struct fab_domain {
@@ -169,6 +172,11 @@ bool fab_gid_is_ipv4(const union tb_ibv_gid *gid);
 
 void fab_handle_keep(struct fab_handle *h);
 void fab_handle_drop(struct fab_handle *h);
+
+/* -------------------------------------------------------------- objects.c */
+
+/* Destroys whatever a context still has. */
+void fab_empty(struct fab_context *c);
 
 /* ----------------------------------------------------------------- wire.c */
 

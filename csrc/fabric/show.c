@@ -131,12 +131,28 @@ static void show_direction(const struct fab_state *s, uint32_t from, FILE *out)
             (unsigned long long)sum.delayed);
 }
 
+/* What a cable has that the others have not. */
+static void show_own(const struct fab_state *s, uint32_t cable, FILE *out)
+{
+    char value[64];
+
+    for (int i = 0; i < FAB_WIRE_SWITCHES; i++) {
+        uint64_t own = s->cable[cable].wire[i];
+        if (own == s->sw[i])
+            continue;
+        fab_switch_print(i, own, value, sizeof(value));
+        fprintf(out, ", %s %s", fab_switch_rows[i].name, value);
+    }
+}
+
 void fab_show(const struct fab_state *s, FILE *out)
 {
     char value[64];
 
     for (uint32_t i = 0; i < s->cables; i++) {
-        fprintf(out, "cable %u %s\n", i, s->pulled[i] ? "pulled" : "plugged");
+        fprintf(out, "cable %u %s", i, s->pulled[i] ? "pulled" : "plugged");
+        show_own(s, i, out);
+        fprintf(out, "\n");
         show_direction(s, s->cable[i].device[0], out);
         show_direction(s, s->cable[i].device[1], out);
     }
@@ -241,6 +257,25 @@ static void json_device(const struct fab_state *s, uint32_t i, FILE *out)
     fprintf(out, "]}%s\n", i + 1 < s->devices ? "," : "");
 }
 
+static void json_cable(const struct fab_state *s, uint32_t i, FILE *out)
+{
+    const char *comma = "";
+    char value[64];
+
+    fprintf(out, "    {\"pulled\": %s, \"devices\": [%u, %u], \"wire\": {",
+            s->pulled[i] ? "true" : "false", s->cable[i].device[0],
+            s->cable[i].device[1]);
+    for (int k = 0; k < FAB_WIRE_SWITCHES; k++) {
+        uint64_t own = s->cable[i].wire[k];
+        if (own == s->sw[k])
+            continue;
+        fab_switch_print(k, own, value, sizeof(value));
+        fprintf(out, "%s\"%s\": \"%s\"", comma, fab_switch_rows[k].name, value);
+        comma = ", ";
+    }
+    fprintf(out, "}}%s\n", i + 1 < s->cables ? "," : "");
+}
+
 void fab_show_json(const struct fab_state *s, FILE *out)
 {
     const char *comma = "";
@@ -253,9 +288,7 @@ void fab_show_json(const struct fab_state *s, FILE *out)
     }
     fprintf(out, "],\n  \"cables\": [\n");
     for (uint32_t i = 0; i < s->cables; i++)
-        fprintf(out, "    {\"pulled\": %s, \"devices\": [%u, %u]}%s\n",
-                s->pulled[i] ? "true" : "false", s->cable[i].device[0],
-                s->cable[i].device[1], i + 1 < s->cables ? "," : "");
+        json_cable(s, i, out);
     fprintf(out, "  ],\n  \"devices\": [\n");
     for (uint32_t i = 0; i < s->devices; i++)
         json_device(s, i, out);

@@ -177,10 +177,10 @@ void fab_switch_print(int which, uint64_t value, char *out, size_t room)
         snprintf(out, room, "%.7gus", number / 1e3);
         break;
     case FAB_RATE:
-        snprintf(out, room, "%.7g", value ? UNIT / number : 0.0);
+        snprintf(out, room, "%.6g", value ? UNIT / number : 0.0);
         break;
     case FAB_SHARE:
-        snprintf(out, room, "%.7g%%", number / UNIT * 100);
+        snprintf(out, room, "%.5g%%", number / UNIT * 100);
         break;
     case FAB_WORD:
         print_word(fab_switch_rows[which].words, value, out, room);

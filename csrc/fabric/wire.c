@@ -143,15 +143,13 @@ static void count(_Atomic uint64_t *word, uint64_t more)
         memory_order_relaxed);
 }
 
-/* Finds room in the ring. The oldest message still there begins at `oldest`,
- * and what is in use never fills the ring to the last byte, so that equal
- * places mean an empty ring. */
-static bool find_place(struct fab_pair *q, uint32_t need)
+/* Finds room in the ring, as far as is known. The oldest message still there
+ * begins at `oldest`, and what is in use never fills the ring to the last byte,
+ * so that equal places mean an empty ring. */
+static bool fits(struct fab_pair *q, uint32_t need)
 {
     uint32_t oldest;
 
-    if (q->place >= SOFT_END || q->published - q->freed >= FAB_MESSAGES / 2)
-        refresh_freed(q);
     if (q->published == q->freed) {
         q->place = 0;
         return true;
@@ -169,6 +167,15 @@ static bool find_place(struct fab_pair *q, uint32_t need)
         return false;
     q->place = 0;
     return true;
+}
+
+static bool find_place(struct fab_pair *q, uint32_t need)
+{
+    /* Far behind, a new look may allow to begin again in front. */
+    if (q->place < SOFT_END && fits(q, need))
+        return true;
+    refresh_freed(q);
+    return fits(q, need);
 }
 
 static void copy_in(struct fab_pair *q, const struct fab_send *w)

@@ -68,6 +68,33 @@ static void a_long_stream_arrives_in_order(void)
     close_both();
 }
 
+/* The sender is always far ahead, so that its ring never runs empty: it goes
+ * round, in front and again behind what is not taken yet. */
+static void a_receiver_that_lags_stalls_nothing(void)
+{
+    enum { AHEAD = 60, COUNT = 2000 };
+    int sent = 0, got = 0;
+    struct tb_ibv_wc wc;
+
+    open_both("set latency 0\nset rate 0\n");
+    for (int i = 0; i < 2 * AHEAD; i++)
+        CHECK_EQ(rig_recv(&b, 0, 0, 8192), 0);
+    while (got < COUNT) {
+        uint64_t until = tb_now() + 5ull * SECOND;
+        for (; sent < COUNT && sent < got + AHEAD; sent++)
+            CHECK_EQ(rig_send(&a, 0, 0, 4097 + (uint32_t)sent % 4000), 0);
+        while (!tb_ibv_poll_cq(b.cq, 1, &wc)) {
+            CHECK(tb_now() < until);
+            tb_ibv_poll_cq(a.cq, 1, &wc);
+        }
+        CHECK_EQ(wc.status, TB_IBV_WC_SUCCESS);
+        CHECK_EQ(wc.byte_len, 4097 + got % 4000);
+        CHECK_EQ(rig_recv(&b, 0, 0, 8192), 0);
+        got++;
+    }
+    close_both();
+}
+
 /* Hardware holds a SEND until its RECV is there: no error, no limit. */
 static void a_send_waits_for_its_recv(void)
 {
@@ -464,6 +491,7 @@ int main(void)
 {
     messages_of_all_sizes_arrive();
     a_long_stream_arrives_in_order();
+    a_receiver_that_lags_stalls_nothing();
     a_send_waits_for_its_recv();
     a_send_without_recv_is_lost_in_drop_mode();
     a_send_completes_before_it_arrives();

@@ -68,7 +68,10 @@ def faults(runner: Runner) -> Outcome:
 
 def sim(runner: Runner) -> Outcome:
     """Emulated Macs: programs on all topologies, and what goes wrong there."""
-    env = {"TBMPI_STOPPED_SECONDS": "20" if runner.full else "3"}
+    env = {
+        "TBMPI_STOPPED_SECONDS": "20" if runner.full else "3",
+        "TBMPI_FAULT_RUNS": "50" if runner.full else "6",
+    }
     return run_pytest(runner, "tests/python/sim", env=env)
 
 
