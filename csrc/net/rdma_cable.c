@@ -464,7 +464,7 @@ void tb_rdma_kill(struct tb_rdma_cable *c, bool farewell, const char *fmt, ...)
 {
     struct tb_down down = {.cable = c->id, .farewell = farewell};
     struct tb_port *port = c->port;
-    char why[TB_WHY_BYTES];
+    char why[TB_WHY_BYTES] = "";
     va_list args;
 
     if (c->state == TB_CABLE_DEAD)
@@ -475,6 +475,7 @@ void tb_rdma_kill(struct tb_rdma_cable *c, bool farewell, const char *fmt, ...)
     snprintf(c->why, sizeof(c->why), "cable %d (%s of %s to %s): %.240s", c->id,
              c->device.name[0] ? c->device.name : c->device_name, port->name,
              c->link->name, why);
+    memcpy(down.why, why, sizeof(down.why));
     c->state = TB_CABLE_DEAD;
     c->link->last_dead = c;
     for (int i = 0; i < TB_CLASSES; i++) {
@@ -492,10 +493,10 @@ void tb_rdma_kill(struct tb_rdma_cable *c, bool farewell, const char *fmt, ...)
     if (farewell)
         return;
     port->count.cables_lost++;
-    if (!c->link->host->gone && !c->link->host->left)
-        tb_log(TB_LOG_WARN, "%s", c->why);
     if (port->more.cable && !port->closing)
         port->more.cable(port->more.ctx, c->id, TB_CABLE_DEAD, c->why);
+    else if (!c->link->host->gone && !c->link->host->left)
+        tb_log(TB_LOG_WARN, "%s", c->why);
 }
 
 void tb_rdma_on_down(struct tb_rdma_peer *h, const void *data, size_t bytes)
@@ -506,6 +507,7 @@ void tb_rdma_on_down(struct tb_rdma_peer *h, const void *data, size_t bytes)
     if (bytes != sizeof(m))
         return;
     memcpy(&m, data, sizeof(m));
+    m.why[sizeof(m.why) - 1] = 0;
     for (int i = 0; h->link && i < h->link->n; i++) {
         if (h->link->cables[i]->id == m.cable)
             c = h->link->cables[i];
@@ -519,7 +521,7 @@ void tb_rdma_on_down(struct tb_rdma_peer *h, const void *data, size_t bytes)
     if (c->state == TB_CABLE_DEAD)
         settle_cable(c, true);
     else
-        tb_rdma_kill(c, m.farewell, "the other end has given it up");
+        tb_rdma_kill(c, m.farewell, "the other end has given it up: %s", m.why);
 }
 
 void tb_rdma_bury(struct tb_rdma_peer *h, const char *why)

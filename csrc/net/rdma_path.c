@@ -2,9 +2,9 @@
 /* The data path of the rdma transport. No system call is made here. */
 #include "net/rdma_port.h"
 
-#define DRAIN_BUDGET \
-    64                /* completions a lane and poll, so that poll is bounded */
-#define WATCH_POLLS 8 /* polls between two looks at the clock, when busy */
+#define DRAIN_BUDGET 64 /* completions a lane and poll: it is bounded */
+#define BUSY_POLLS 8    /* polls between two looks at the clock */
+#define IDLE_POLLS 4
 #define DAMAGED_MOST 32 /* arrivals in a row: no chance, the cable is bad */
 #define LENGTH_GRAIN 64
 #define RESTLESS_TRIES 3
@@ -226,27 +226,36 @@ void tb_rdma_done(void *ctx, const struct tb_parcel *parcel)
         tb_regpool_give(port->pool, parcel->slot);
 }
 
-bool tb_rdma_send_reports(struct tb_link *link)
+bool tb_rdma_report_on(struct tb_rdma_cable *c)
 {
-    struct tb_flow *f = &link->flow;
+    struct tb_link *link = c->link;
+    struct tb_regpool *pool = c->port->pool;
+    struct tb_rdma_lane *l = tb_lane_of(c, TB_SMALL);
+    int lane = tb_lane_index(c, TB_SMALL);
+    uint32_t slot;
 
+    if (tb_lane_space(&link->flow.lane[lane]) <= 0 ||
+        l->reports == TB_REPORTS_MOST)
+        return false;
+    slot = tb_regpool_take(pool, TB_SMALL);
+    if (slot == TB_SLOT_NONE)
+        return false;
+    tb_flow_post_reports(&link->flow, lane, tb_regpool_at(pool, slot));
+    if (!send_slot(link, lane, slot, slot | ID_REPORTS)) {
+        tb_regpool_give(pool, slot);
+        return false;
+    }
+    l->report[l->reports++] = slot;
+    c->port->count.acks++;
+    return true;
+}
+
+/* On the first cable that has the credit. */
+static bool send_reports(struct tb_link *link)
+{
     for (int i = 0; i < link->n; i++) {
-        int lane = tb_lane_index(link->cables[i], TB_SMALL);
-        struct tb_rdma_lane *l = tb_lane_of(link->cables[i], TB_SMALL);
-        uint32_t slot;
-        if (tb_lane_space(&f->lane[lane]) <= 0 || l->reports == TB_REPORTS_MOST)
-            continue;
-        slot = tb_regpool_take(link->port->pool, TB_SMALL);
-        if (slot == TB_SLOT_NONE)
-            return false;
-        tb_flow_post_reports(f, lane, tb_regpool_at(link->port->pool, slot));
-        if (!send_slot(link, lane, slot, slot | ID_REPORTS)) {
-            tb_regpool_give(link->port->pool, slot);
-            return false;
-        }
-        l->report[l->reports++] = slot;
-        link->port->count.acks++;
-        return true;
+        if (tb_rdma_report_on(link->cables[i]))
+            return true;
     }
     return false;
 }
@@ -458,7 +467,7 @@ static void serve(struct tb_port *port, struct tb_link *link, bool idle)
         return;
     if (!tb_flow_reports_due(f, port->now, (uint64_t)port->config->rdma_ack))
         return;
-    if (tb_rdma_send_reports(link))
+    if (send_reports(link))
         link->reports_late_at = 0;
     else if (!link->reports_late_at)
         link->reports_late_at = port->now;
@@ -475,7 +484,7 @@ int tb_rdma_poll(struct tb_port *port)
                 n += tb_rdma_drain(c, k);
         }
     }
-    if (!n || ++port->polls % WATCH_POLLS == 0)
+    if (++port->polls % (n ? BUSY_POLLS : IDLE_POLLS) == 0)
         port->now = tb_now();
     for (int i = 0; i < port->n_links; i++)
         serve(port, &port->links[i], !n);

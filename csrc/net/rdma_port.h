@@ -92,6 +92,7 @@ struct tb_down {
     int32_t cable;
     uint32_t farewell; /* closed in order, not broken */
     struct tb_report last[TB_CLASSES];
+    char why[TB_WHY_BYTES];
 };
 
 /* ------------------------------------------------------------------- state */
@@ -152,6 +153,8 @@ struct tb_rdma_cable {
     /* Liveness: 0, not running. */
     uint64_t asked_at; /* the oldest ping without an answer */
     uint64_t pinged_at, heard_at, ended_at;
+    uint64_t knocked_at; /* a SEND was tried, since the wire is silent */
+    uint64_t hole_at;    /* nothing has arrived at the other end since */
     char why[TB_WHY_BYTES];
 };
 
@@ -257,8 +260,8 @@ int tb_rdma_drain(struct tb_rdma_cable *c, enum tb_class class);
 /* Hands the packet in `slot` up. */
 void tb_rdma_deliver(struct tb_link *link, uint32_t slot);
 
-/* Sends reports alone on a lane with space; false: none has. */
-bool tb_rdma_send_reports(struct tb_link *link);
+/* Sends a transmission of reports alone; false: no credit for it. */
+bool tb_rdma_report_on(struct tb_rdma_cable *c);
 
 /* ------------------------------------------------------------ rdma_cable.c */
 

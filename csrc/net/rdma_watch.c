@@ -20,8 +20,10 @@
 #define LIVENESS_NS 20000000 /* between two looks at who is alive */
 #define PING_NS 250000000    /* between two pings */
 #define LATER_NS 300000000   /* a later ping, that is */
-#define ENDED_NS 300000000   /* a wire has ended: time for the reason to come */
-#define STUCK_NS 1000000000  /* a SEND has not left for so long */
+#define STARTING_FACTOR 8 /* more patience, since queue pairs cannot answer */
+#define HOLE_RUN 4 /* transmissions lost in a row, over the cable's timeout */
+#define ENDED_NS 300000000  /* a wire has ended: time for the reason to come */
+#define STUCK_NS 1000000000 /* a SEND has not left for so long */
 #define HOPELESS_NS 3000000000u
 #define HOPELESS_TRIES 200
 #define STOPPED_NS 10000000000 /* a silence worth a word */
@@ -190,23 +192,55 @@ static void ping(struct tb_port *port, struct tb_post *post, uint64_t *asked_at,
         *asked_at = port->now;
 }
 
+/* A wire is silent: the queue pairs themselves should say something. The other
+ * end, whose wire is silent too, does the same. */
+static void knock(struct tb_rdma_cable *c)
+{
+    uint64_t now = c->port->now;
+
+    if (c->asked_at && now - c->asked_at >= PING_NS &&
+        now - c->knocked_at >= PING_NS && tb_rdma_report_on(c))
+        c->knocked_at = now;
+}
+
+/* True when SENDs on some lane have left and not arrived for too long, whatever
+ * the wire says. */
+static bool is_hole(struct tb_rdma_cable *c)
+{
+    uint64_t now = c->port->now;
+    bool lost = false;
+
+    for (int i = 0; i < TB_CLASSES; i++)
+        lost |= c->link->flow.lane[tb_lane_index(c, i)].lost_run >= HOLE_RUN;
+    if (!lost)
+        c->hole_at = 0;
+    else if (!c->hole_at)
+        c->hole_at = now;
+    return lost && now - c->hole_at >= (uint64_t)c->port->config->cable_timeout;
+}
+
 static void look_after_cable(struct tb_rdma_cable *c)
 {
     struct tb_port *port = c->port;
     uint64_t now = port->now, since;
+    uint64_t most = (uint64_t)port->config->cable_timeout;
 
     if (c->state == TB_CABLE_DEAD)
         return;
+    if (c->state == TB_CABLE_STARTING)
+        most *= STARTING_FACTOR;
     if (c->heard) {
         c->heard = false;
         c->heard_at = now;
     }
     ping(port, &c->wire, &c->asked_at, &c->pinged_at);
+    knock(c);
     since = TB_MAX(c->asked_at, c->heard_at);
     if (c->ended_at && now - c->ended_at >= ENDED_NS)
         tb_rdma_kill(c, false, "its socket was closed");
-    else if (c->asked_at &&
-             now - since >= (uint64_t)port->config->cable_timeout &&
+    else if (is_hole(c))
+        tb_rdma_kill(c, false, "its SENDs leave and do not arrive");
+    else if (c->asked_at && now - since >= most &&
              c->link->host->answered >= since + LATER_NS)
         tb_rdma_kill(c, false,
                      "no answer for %.1f s though the peer lives: is the cable "

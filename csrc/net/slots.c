@@ -4,7 +4,7 @@
 
 #include "base/crc.h"
 
-#define BACKOFF_MOST 10
+#define BACKOFF_MOST 6
 #define CHECKED offsetof(struct tb_header, check)
 
 /* True when a comes after b, of two numbers less than 2^31 apart. */
@@ -124,6 +124,7 @@ static void resolve(struct tb_flow *f, struct tb_lane *l, bool taken)
     p = &f->parcels[parcel];
     if (TB_UNLIKELY(!taken)) {
         f->count.lost++;
+        l->lost_run++;
         push(f, &f->waiting[p->class], parcel);
         return;
     }
@@ -240,6 +241,7 @@ static void tell(struct tb_flow *f, int lane, struct tb_report *r)
         .lane = (uint8_t)lane,
         .epoch = (uint8_t)l->epoch,
         .open = (uint8_t)l->receives,
+        .seen = l->seen,
         .high = l->high,
         .map = l->map,
     };
@@ -385,6 +387,9 @@ bool tb_flow_learn(struct tb_flow *f, const struct tb_report *r)
                      : (uint8_t)TB_MIN(l->backoff + 1, BACKOFF_MOST);
     while (l->known != high)
         resolve(f, l, r->map >> (high - l->known - 1) & 1);
+    if (r->seen != l->peer_seen)
+        l->lost_run = 0;
+    l->peer_seen = r->seen;
     return true;
 }
 
@@ -471,6 +476,7 @@ enum tb_arrival tb_flow_arrive(struct tb_flow *f, int lane,
         f->count.stale++;
         return TB_ARRIVAL_DROP;
     }
+    l->seen++;
     for (int i = 0; i < TB_HEADER_REPORTS_RIDING; i++)
         tb_flow_learn(f, &h->riding[i]);
     if (h->kind == TB_HEADER_REPORTS) {

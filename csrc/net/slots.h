@@ -61,7 +61,7 @@ struct tb_report {
     uint8_t lane;  /* 3 * position of the cable in the link + class */
     uint8_t epoch; /* the lane's, its low byte */
     uint8_t open;
-    uint8_t spare;
+    uint8_t seen; /* arrivals in order, taken over or not; modulo 256 */
     uint32_t high;
     uint64_t map; /* bit i: transmission high - i was taken over */
 };
@@ -112,6 +112,7 @@ struct tb_lane {
     uint32_t done;     /* the last that completed here: its slot was read */
     uint32_t known;    /* the last of known fate */
     uint32_t limit;    /* how far credit goes */
+    uint32_t lost_run; /* lost since the last that arrived */
     uint32_t carrying; /* packets in transmissions of unknown fate */
     uint32_t settling, settled;   /* `done` one and two settle times ago */
     uint32_t out[TB_LANE_WINDOW]; /* parcel of each, or TB_PARCEL_NONE */
@@ -119,6 +120,7 @@ struct tb_lane {
     uint32_t high;
     uint32_t receives; /* posted now */
     uint64_t map;
+    uint8_t seen, peer_seen; /* arrivals here, and those that the peer told */
     uint32_t told_high, told_limit; /* in the last report */
     uint32_t packets;               /* arrived since then */
     /* Times; 0: not running. */

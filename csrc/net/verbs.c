@@ -307,7 +307,7 @@ static tb_err find_device(struct tb_device *d, const uint8_t gid[16],
     tb_err err = TB_OK, named = TB_OK;
     char text[16];
 
-    if (!list)
+    if (!list || !list[0])
         return tb_fail(TB_ERR_NOTSUP,
                        "there is no RDMA device here; enable it with rdma_ctl "
                        "enable in macOS Recovery");

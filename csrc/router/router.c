@@ -240,7 +240,9 @@ void tb_router_check(struct tb_router *r, uint64_t now)
 
 void tb_router_leave(struct tb_router *r)
 {
-    tb_lanes_poll(r);
+    /* All that stands in the lanes now; ranks that go on are not waited for. */
+    for (int i = 0; i < TB_RELAY_WORDS && tb_lanes_poll(r); i++)
+        continue;
     r->leaving = true;
 }
 

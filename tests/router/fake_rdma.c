@@ -260,7 +260,7 @@ static int receive(struct tb_port *port, struct tb_link *l)
                      a.bytes);
     pthread_mutex_lock(&port->lock);
     if (!port->kept)
-        l->posted[class][l->n[class]++] = a.slot;
+        tb_regpool_give(port->args.pool, a.slot);
     post(port);
     pthread_mutex_unlock(&port->lock);
     return 1;

@@ -6,50 +6,11 @@
  *
  *     cables [test's name [bytes of a soak]]
  */
-#include "transport/rig.h"
+#include "transport/pair.h"
 
 #include <signal.h>
 
-/* Times that are promised, a sanitizer's slowness apart. */
-#ifdef __SANITIZE_THREAD__
-#define SECOND 5000000000u
-#else
-#define SECOND 1000000000u
-#endif
-
 static size_t soak_bytes = (size_t)48 << 20;
-
-/* Two ends in this thread, each polled with the other. */
-static void open_two(struct rig *r, struct end *a, struct end *b)
-{
-    end_init(a, r, 0);
-    end_init(b, r, 1);
-    ends_meet(a, b);
-    a->partner = b;
-    b->partner = a;
-}
-
-static void close_two(struct end *a, struct end *b)
-{
-    end_fini(a);
-    end_fini(b);
-}
-
-static struct tb_rdma_counts counts(struct end *e)
-{
-    struct tb_rdma_counts c;
-
-    tb_rdma_count(e->port, &c);
-    return c;
-}
-
-/* Nothing of the verbs is left behind. */
-static void check_returned(const struct rig *r)
-{
-    struct macs_held held = macs_held(&r->macs);
-
-    CHECK_EQ(held.qps + held.cqs + held.pds + held.mrs, 0);
-}
 
 /* -------------------------------------------------------------------- soak */
 
@@ -337,6 +298,58 @@ static void test_pull_the_only_one_faulting(void)
     run_apart(pull_the_only_one_faulting);
 }
 
+/* One of two cables swallows what is sent, while its wire goes on answering:
+ * it alone is dropped. */
+static void test_black_hole(void)
+{
+    struct rig r;
+    struct end a, b;
+    uint64_t number = 0, start;
+
+    rig_init_macs(&r, 2, 2, "");
+    open_two(&r, &a, &b);
+    for (int i = 0; i < 100; i++)
+        send_packet(&a, 1, TB_CONTROL, number++, 20000);
+    macs_fault(&r.macs, "set loss 100%% 0");
+    start = tb_now();
+    while (!counts(&a).cables_lost || !counts(&b).cables_lost) {
+        if (!try_send(&a, 1, TB_CONTROL, number, 20000))
+            number++;
+        end_poll(&a);
+        CHECK(tb_now() - start < 5 * (uint64_t)SECOND);
+    }
+    for (int i = 0; i < 100; i++)
+        send_packet(&a, 1, TB_CONTROL, number++, 20000);
+    await_packets(&b, (long)number);
+    CHECK_EQ(b.next[0], number);
+    CHECK_EQ(a.losts + b.losts, 0);
+    CHECK_EQ(counts(&a).cables_lost, 1);
+    close_two(&a, &b);
+    check_returned(&r);
+    rig_fini(&r);
+}
+
+/* The wires alone fall silent, as when whoever passes their bytes on is busy:
+ * the queue pairs show that the cables live. */
+static void test_silent_wires(void)
+{
+    struct rig r;
+    struct end a, b;
+
+    rig_init_macs(&r, 2, 2, "");
+    macs_start_relay(&r.macs);
+    open_two(&r, &a, &b);
+    r.macs.deaf = true;
+    for (uint64_t start = tb_now(); tb_now() - start < 3 * (uint64_t)SECOND;)
+        end_poll(&a);
+    CHECK_EQ(counts(&a).cables_lost + counts(&b).cables_lost, 0);
+    r.macs.deaf = false;
+    CHECK_EQ(try_send(&a, 1, TB_CONTROL, 0, 100), TB_OK);
+    await_packets(&b, 1);
+    close_two(&a, &b);
+    rig_fini(&r);
+}
+
 /* -------------------------------------------------------------- neighbours */
 
 /* A child that is Mac 1, reads until it has `take` packets, says so, and goes
@@ -620,33 +633,7 @@ static void test_tell(void)
     rig_fini(&r);
 }
 
-/* Fifty times up and down: nothing leaks, and no region or queue pair more than
- * promised is taken. */
-static void test_churn(void)
-{
-    struct rig r;
-    struct end a, b;
-
-    rig_init_macs(&r, 2, 2, "");
-    for (int i = 0; i < 50; i++) {
-        struct macs_held held;
-        open_two(&r, &a, &b);
-        held = macs_held(&r.macs);
-        CHECK_EQ(held.qps, 4 * TB_CLASSES);
-        CHECK_EQ(held.mrs, 4);
-        CHECK_EQ(held.pds, 4);
-        CHECK_EQ(try_send(&a, 1, TB_CONTROL, 0, 100), TB_OK);
-        await_packets(&b, 1);
-        close_two(&a, &b);
-        check_returned(&r);
-    }
-    rig_fini(&r);
-}
-
-static const struct {
-    const char *name;
-    void (*run)(void);
-} tests[] = {
+static const struct pair_test tests[] = {
     {"soak", test_soak},
     {"epochs", test_epochs},
     {"too many epochs", test_too_many_epochs},
@@ -654,28 +641,21 @@ static const struct {
     {"one of two cables pulled, library faults", test_pull_faulting},
     {"the only cable pulled", test_pull_the_only_one},
     {"the only cable pulled, library faults", test_pull_the_only_one_faulting},
+    {"black hole", test_black_hole},
+    {"silent wires", test_silent_wires},
     {"killed", test_killed},
     {"stopped", test_stopped},
     {"another build", test_other_build},
     {"transit", test_transit},
     {"tell", test_tell},
-    {"churn", test_churn},
 };
 
 int main(int argc, char **argv)
 {
-    const char *wanted = argc > 1 ? argv[1] : "";
-
     signal(SIGPIPE, SIG_IGN); /* the relay of wires writes to who has gone */
     if (argc > 2)
         soak_bytes = strtoull(argv[2], NULL, 10);
-    for (size_t k = 0; k < TB_COUNT_OF(tests); k++) {
-        if (strncmp(tests[k].name, wanted, strlen(wanted)))
-            continue;
-        printf("%s\n", tests[k].name);
-        fflush(stdout);
-        alarm(argc > 2 ? 3600 : 60);
-        tests[k].run();
-    }
+    run_tests(tests, TB_COUNT_OF(tests), argc > 1 ? argv[1] : "",
+              argc > 2 ? 3600 : 60);
     return 0;
 }

@@ -45,7 +45,7 @@ struct macs {
     char path[256];
     struct fab_state *state; /* the fabric's file */
     pthread_t relay;
-    _Atomic bool relaying;
+    _Atomic bool relaying, deaf; /* deaf: passes nothing on */
     void *library;
     int (*host)(int host);
     int (*create)(const char *path, const char *text, char *why, size_t room);
@@ -138,7 +138,8 @@ static inline void *macs_relay(void *arg)
             struct macs_cable *c = &m->cable[i / 2];
             char data[4096];
             ssize_t n;
-            if (!fds[i].revents || atomic_load(&m->state->pulled[i / 2]))
+            if (!fds[i].revents || atomic_load(&m->deaf) ||
+                atomic_load(&m->state->pulled[i / 2]))
                 continue;
             n = read(c->relay[i % 2], data, sizeof(data));
             if (n > 0)

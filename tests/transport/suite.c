@@ -233,8 +233,9 @@ static uint64_t fill(struct end *a, int peer, uint64_t number, size_t bytes)
     return number - start;
 }
 
-/* After AGAIN, room shows by `pending`; at once where nothing is on its way. */
-static void await_news(struct end *a, struct end *reader)
+/* After AGAIN, room for a packet of `bytes` shows by `pending`; at once where
+ * nothing is on its way. */
+static void await_news(struct end *a, struct end *reader, size_t bytes)
 {
     const struct tb_transport *via = a->rig->via;
     struct tb_slot slot;
@@ -247,8 +248,7 @@ static void await_news(struct end *a, struct end *reader)
         while (!via->pending(a->port))
             end_poll(reader);
         end_poll(a);
-    } while (via->reserve(a->links[reader->place], TB_CONTROL,
-                          a->limits.packet_max, &slot));
+    } while (via->reserve(a->links[reader->place], TB_CONTROL, bytes, &slot));
     via->commit(a->links[reader->place], &slot, 0);
 }
 
@@ -269,7 +269,7 @@ static void test_again(struct rig *r)
         number += n;
         await_packets(to, (long)number);
         if (to != &a) /* the room is news, and only once */
-            await_news(&a, to);
+            await_news(&a, to, bytes);
         CHECK(rig_is_remote(r) || !r->via->pending(a.port));
         CHECK_EQ(try_send(&a, peer, TB_CONTROL, number, bytes), TB_OK);
         number++;

@@ -320,6 +320,33 @@ static void test_early_packets(void)
     sim_fini(&s);
 }
 
+/* Nothing in a header is believed because its checksum is right. */
+static void test_header_sanity(void)
+{
+    static const struct {
+        uint32_t bytes;
+        uint16_t magic;
+        uint8_t kind;
+        bool intact;
+    } cases[] = {
+        {4032, TB_HEADER_MAGIC, TB_HEADER_BULK, true},
+        {4033, TB_HEADER_MAGIC, TB_HEADER_BULK, false},
+        {UINT32_MAX, TB_HEADER_MAGIC, TB_HEADER_BULK, false},
+        {10, TB_HEADER_MAGIC + 1, TB_HEADER_BULK, false},
+        {10, TB_HEADER_MAGIC, TB_HEADER_REPORTS + 1, false},
+    };
+
+    for (size_t i = 0; i < TB_COUNT_OF(cases); i++) {
+        struct tb_header h = {.magic = cases[i].magic, .kind = cases[i].kind};
+        h.seal.bytes = cases[i].bytes;
+        h.check = tb_crc32c(0, &h, offsetof(struct tb_header, check));
+        CHECK_EQ(tb_header_intact(&h, TB_FRAME), cases[i].intact);
+        CHECK(!tb_header_intact(&h, sizeof(h) - 1));
+        h.tx ^= 1;
+        CHECK(!tb_header_intact(&h, TB_FRAME));
+    }
+}
+
 /* A link that ends gives up what it holds, in order. */
 static void test_release(void)
 {
@@ -465,6 +492,7 @@ int main(void)
     test_report_order();
     test_wrap();
     test_early_packets();
+    test_header_sanity();
     test_release();
     test_probe_sanity();
     test_late();
