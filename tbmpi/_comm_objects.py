@@ -86,7 +86,9 @@ class Objects:
         status: Status | None = None,
     ) -> Any:
         """Sends an object and returns the one received."""
-        request = self.isend(sendobj, dest, sendtag)
+        data = _packed_for(sendobj, dest)
+        request = Request._started(data)
+        sent(lib.MPI_Isend_c, data, dest, sendtag, self._h, request._p)
         obj = self.recv(recvbuf, source, recvtag, status)
         request.Wait()
         return obj

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from operator import index
 from typing import Any
 
@@ -89,5 +88,7 @@ def reported(error: BaseException) -> int:
     C code called the function, so the exception ends there; the call that led
     to it fails with this code.
     """
+    import traceback
+
     traceback.print_exception(error, file=sys.stderr)
     return int(error) if isinstance(error, Exception) else lib.MPI_ERR_OTHER

@@ -9,7 +9,6 @@ standard ABI). It is not initialized here; see _life.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -22,16 +21,16 @@ __all__ = ["check", "fail", "ffi", "lib", "library_path", "text"]
 VARIABLE = "TBMPI_LIBMPI"
 
 
-def library_path() -> Path:
+def library_path() -> str:
     """The MPI library to open. ImportError if there is none at that place."""
     named = os.environ.get(VARIABLE)
     if named:
-        path = Path(named).expanduser().absolute()
+        path = os.path.abspath(os.path.expanduser(named))
         remedy = f"{VARIABLE} names it; unset it to use tbmpi's own library"
     else:
-        path = _paths.library()
+        path = _paths.find("lib", _paths.LIBRARY)
         remedy = "install tbmpi (pip install .), which builds it"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ImportError(f"no MPI library at {path}; {remedy}")
     return path
 
@@ -57,7 +56,7 @@ def _load() -> Any:
     return whole
 
 
-def _refusal(name: str, path: Path) -> Any:
+def _refusal(name: str, path: str) -> Any:
     def refuse(*_: Any) -> NoReturn:
         raise NotImplementedError(f"{name} is not in {path}")
 

@@ -15,22 +15,37 @@ import sys
 from typing import Any
 
 from tbmpi._ffi import ffi
-from tbmpi._memory import CHARS
+from tbmpi._memory import held
 from tbmpi._pickle import is_split, load, pickle, received
 from tbmpi._rc import rc
 
 # Not all Pythons name it. macOS does not count untouched pages anyway.
-_NO_RESERVE = getattr(
-    mmap, "MAP_NORESERVE", 0x40 if sys.platform == "darwin" else 0x4000
-)
-_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-# Where address space is limited, a landing takes this part of it at most.
-_PART_OF_LIMIT = 64
+_NO_RESERVE = 0x40 if sys.platform == "darwin" else 0x4000
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_FLAGS |= getattr(mmap, "MAP_NORESERVE", _NO_RESERVE)
+# All landings together take so much address space at most, of 128 TiB and more,
+# or this part of what is allowed; and one alone this part of what is left.
+_MOST_ADDRESS_SPACE = 16 << 40
+_PART_OF_LIMIT = 4
+_PART_OF_REST = 64
 # How many landings are kept for the next receives, each with how many bytes.
 _IDLE_LANDINGS = 8
 _IDLE_BYTES = 1 << 20
 
 _idle: list[Landing] = []
+_taken = [0]  # bytes of address space
+
+
+class _Room(mmap.mmap):
+    """Memory of a landing."""
+
+    def __new__(cls, size: int) -> _Room:
+        room = super().__new__(cls, -1, size, flags=_FLAGS)
+        _taken[0] += size
+        return room
+
+    def __del__(self, _taken: list[int] = _taken) -> None:
+        _taken[0] -= len(self)
 
 
 class Landing:
@@ -40,19 +55,13 @@ class Landing:
 
     def __init__(self) -> None:
         size = _wanted()
-        while True:
-            try:
-                room: Any = mmap.mmap(-1, size, flags=_FLAGS)
-                break
-            except (OSError, ValueError):
-                # Too many of them, or too little left: then a smaller one.
-                size //= 2
-                if size < rc.irecv_bufsz:
-                    size = max(rc.irecv_bufsz, 1)
-                    room = bytearray(size)
-                    break
+        try:
+            room: Any = _Room(size)
+        except (OSError, ValueError):
+            size = max(rc.irecv_bufsz, 1)
+            room = bytearray(size)
         self.size = size
-        self.address = ffi.from_buffer(CHARS, room)
+        self.address = held(room, writable=True)
 
 
 def take() -> Landing:
@@ -75,21 +84,32 @@ class LandingLoader:
         size, landing = received(status), self._landing
         room = ffi.buffer(landing.address, size)
         obj = load(room, size)
-        has_left = pickle._is_standard() and not is_split(memoryview(room))
+        has_left = pickle._is_standard and not is_split(memoryview(room))
         if has_left and size <= _IDLE_BYTES and len(_idle) < _IDLE_LANDINGS:
             _idle.append(landing)
         return obj
 
+    @property
+    def advice(self) -> str:
+        """What to do if the message was longer."""
+        return (
+            f"address space was left for {self._landing.size} bytes: have fewer "
+            "irecv under way, raise tbmpi.rc.irecv_bufsz, or use recv"
+        )
+
 
 def _wanted() -> int:
-    """Bytes of a landing, if there is as much address space."""
+    """Bytes of a new landing: the machine's memory, if there is room for that."""
+    least = max(rc.irecv_bufsz, 1)
     if _counts_untouched_pages():
-        return max(rc.irecv_bufsz, 1)
+        return least
+    room = _MOST_ADDRESS_SPACE
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        limit, _ = resource.getrlimit(kind)
+        if limit != resource.RLIM_INFINITY:
+            room = min(room, limit // _PART_OF_LIMIT)
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY:
-        memory = min(memory, limit // _PART_OF_LIMIT)
-    return max(memory, rc.irecv_bufsz, 1)
+    return max(min(memory, (room - _taken[0]) // _PART_OF_REST), least)
 
 
 def _counts_untouched_pages() -> bool:

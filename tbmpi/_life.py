@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import atexit
 import os
-import socket
 import sys
 import threading
-import traceback
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -204,11 +202,12 @@ def _tell(
 ) -> None:
     """Prints the traceback under a line that says whose it is."""
     rank, size = _world()
-    head = (
-        f"rank {rank} of {size} on {socket.gethostname()}: uncaught exception{where}\n"
-    )
+    name = os.uname().nodename
+    head = f"rank {rank} of {size} on {name}: uncaught exception{where}\n"
     if hook is sys.__excepthook__:
         # One write, so that the lines of several ranks do not mix.
+        import traceback
+
         lines = traceback.format_exception(kind, value, trace)
         sys.stderr.write(head + "".join(lines))
     else:

@@ -7,12 +7,12 @@ That object holds the exporter's buffer: who keeps it keeps the memory.
 
 from __future__ import annotations
 
-import sys
+from gc import is_tracked
 from operator import index
 from typing import Any, ClassVar
 
 from tbmpi import _foreign
-from tbmpi._fast import Exporter
+from tbmpi._fast import Exporter, Pin
 from tbmpi._ffi import check, ffi, lib
 
 _from_buffer = ffi.from_buffer
@@ -36,7 +36,7 @@ def memory(thing: Any, writable: bool) -> Any:
         return _of_region(_region(thing), writable)
     except ValueError:
         # An item type that the buffer protocol cannot tell, such as a date.
-        return _from_buffer(CHARS, thing, writable)
+        return held(Pin(thing, writable), writable)
     return of_view(thing, view, writable)
 
 
@@ -53,30 +53,36 @@ def described(thing: Any, writable: bool) -> tuple[Any, str, int]:
         kind = getattr(thing, "dtype", None)
         if kind is None:
             raise
-        return _from_buffer(CHARS, thing, writable), str(kind), kind.itemsize
+        return held(Pin(thing, writable), writable), str(kind), kind.itemsize
     return of_view(thing, view, writable), view.format, view.itemsize
 
 
 def of_view(thing: Any, view: memoryview, writable: bool) -> Any:
-    """The memory of a view of `thing`, after the checks that memory() promises."""
+    """The memory of `thing` that `view` describes, if it is as memory() says.
+
+    What the view says is looked at, since not every exporter (MLX) looks at what
+    is asked of it.
+    """
     if writable and view.readonly:
         kind = type(thing).__name__
         raise BufferError(f"cannot receive into read-only memory ({kind})")
-    if not view.c_contiguous:
-        view = _in_memory_order(thing, view)
-    return _from_buffer(CHARS, view, writable)
-
-
-def _in_memory_order(thing: Any, view: memoryview) -> memoryview:
+    if view.c_contiguous:
+        return held(thing, writable)
+    if view.f_contiguous:
+        return held(Pin(thing, writable), writable)
     if view.nbytes == 0:
-        return memoryview(bytearray())
-    numpy = sys.modules.get("numpy")
-    if view.f_contiguous and numpy:
-        return memoryview(numpy.asarray(view).T)
+        return at(0, 0)
     raise BufferError(
         f"a message ({type(thing).__name__}) is not contiguous: shape {view.shape}, "
         f"strides {view.strides} bytes; copy it, or describe it by a derived datatype"
     )
+
+
+def held(thing: Any, writable: bool = False) -> Any:
+    """The memory of an object with a buffer that is contiguous in C order."""
+    if is_tracked(thing):
+        thing = Pin(thing, writable)
+    return _from_buffer(CHARS, thing, writable)
 
 
 def _region(thing: Any) -> _foreign.Region:
@@ -119,7 +125,7 @@ def at(address: int, size: int, keep: Any = None) -> Any:
 
 def part(address: Any, start: int, stop: int) -> Any:
     """Bytes `start` to `stop` of memory, which they keep."""
-    return _from_buffer(CHARS, memoryview(ffi.buffer(address, stop))[start:])
+    return held(memoryview(ffi.buffer(address, stop))[start:])
 
 
 def allocate(size: int) -> tuple[Any, Any]:

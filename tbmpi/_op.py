@@ -10,13 +10,13 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any, Self
 
 from tbmpi import buffers
 from tbmpi._abi import lib as _module
 from tbmpi._datatype import Datatype
+from tbmpi._exception import reported
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._handle import Handle, name_of, predefined
 from tbmpi._memory import at, buffer, numeric
@@ -143,11 +143,11 @@ def tb_op_call(slot: int, inbuf: Any, inoutbuf: Any, count: Any, datatype: Any) 
             buffer._over(at(numeric(where) + low, size)) for where in (inbuf, inoutbuf)
         )
         function(*views, kind)
-    except BaseException:
+    except BaseException as error:
         from tbmpi import _life
 
         sys.stderr.write("an operation in Python failed, and with it the reduction:\n")
-        traceback.print_exc()
+        reported(error)
         _life.abort(_life.ABORTED_BY_EXCEPTION)
 
 

@@ -9,8 +9,12 @@ package is looked into; ``tbmpi.__path__`` lists them.
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LIBRARY = "libmpi_abi.1.dylib" if sys.platform == "darwin" else "libmpi_abi.so.1"
 MLX_LIBRARY = "libtbmpi_mlx.dylib" if sys.platform == "darwin" else "libtbmpi_mlx.so"
@@ -19,19 +23,24 @@ FABRIC_LIBRARY = (
 )
 
 
-def package_file(*parts: str) -> Path:
+def find(*parts: str) -> str:
     """The file `parts` of the package; where it belongs if it is missing."""
     import tbmpi
 
-    folders = [Path(folder) for folder in tbmpi.__path__]
-    here = Path(__file__).resolve().parent
+    here = os.path.dirname(os.path.realpath(__file__))
+    folders = [*tbmpi.__path__]
     if here not in folders:
         folders.append(here)
-    for folder in folders:
-        found = folder.joinpath(*parts)
-        if found.exists():
-            return found
-    return folders[0].joinpath(*parts)
+    found = [os.path.join(folder, *parts) for folder in folders]
+    return next(filter(os.path.exists, found), found[0])
+
+
+def package_file(*parts: str) -> Path:
+    """The same as a Path."""
+    # Importing pathlib takes longer than most of what a program does at its start.
+    from pathlib import Path
+
+    return Path(find(*parts))
 
 
 def library() -> Path:

@@ -49,6 +49,9 @@ class Pickle:
 
     __module__ = "tbmpi.MPI"
 
+    _is_standard: bool  # dumps and loads are the standard ones
+    _splits: bool  # buffers of messages are sent apart
+
     def __init__(
         self,
         dumps: Callable[..., bytes] | None = None,
@@ -75,6 +78,11 @@ class Pickle:
         if protocol is None and self._dumps is _standard.dumps:
             protocol = _PROTOCOL
         self._protocol = protocol
+        is_new = protocol is not None and (protocol >= 5 or protocol < 0)
+        self._is_standard = (
+            self._dumps is _standard.dumps and self._loads is _standard.loads
+        )
+        self._splits = self._is_standard and is_new
 
     @property
     def THRESHOLD(self) -> int:
@@ -121,14 +129,6 @@ class Pickle:
         protocol = protocol if protocol < 0 else max(protocol, 5)
         return self._dumps(obj, protocol, buffer_callback=goes_along), apart
 
-    def _splits(self) -> bool:
-        """Whether buffers of messages are sent apart."""
-        protocol = self._protocol
-        return self._is_standard() and (protocol >= 5 or protocol < 0)
-
-    def _is_standard(self) -> bool:
-        return self._dumps is _standard.dumps and self._loads is _standard.loads
-
 
 pickle = Pickle()
 
@@ -146,7 +146,7 @@ def packed(obj: Any) -> bytes | Parts:
 
     The parts are the object's own memory: it must not change before they are sent.
     """
-    if not pickle._splits():
+    if not pickle._splits:
         return pickle.dumps(obj)
     data, apart = pickle._split(obj)
     return Parts(data, apart) if apart else data
@@ -171,7 +171,7 @@ class Parts:
 
     def __enter__(self) -> tuple[Any, int, Any]:
         """Address, count and datatype of a message of these bytes."""
-        places = [ffi.from_buffer(piece) for piece in self.pieces]
+        places = [_memory.held(piece) for piece in self.pieces]
         lengths = ffi.new("MPI_Count[]", [len(place) for place in places])
         displs = ffi.new("MPI_Count[]", [_memory.numeric(place) for place in places])
         make = lib.MPI_Type_create_hindexed_c
@@ -209,7 +209,7 @@ def load(memory: Any, size: int, among: int = 0) -> Any:
 
 def is_split(view: memoryview) -> bool:
     """Whether the buffers of an object are apart from its pickle."""
-    return view[: len(MAGIC)] == MAGIC and pickle._splits()
+    return view[: len(MAGIC)] == MAGIC and pickle._splits
 
 
 class Loader:

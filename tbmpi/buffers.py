@@ -26,6 +26,7 @@ device, not in this machine's byte order).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from gc import is_tracked
 from operator import index
 from typing import Any
 
@@ -77,8 +78,10 @@ def block(message: Any, writable: bool, blocks: int = 1) -> Block:
             count = _share(count, blocks)
         if not count and kind is InPlaceType:
             raise TypeError("MPI.IN_PLACE has no meaning here")
-        if view.c_contiguous and not (writable and view.readonly):
-            return _from_buffer(CHARS, view, writable), count, handle
+        if view.c_contiguous and not (
+            (writable and view.readonly) or is_tracked(message)
+        ):
+            return _from_buffer(CHARS, message, writable), count, handle
         return of_view(message, view, writable), count, handle
     return _listed_block(message, writable, blocks)
 

@@ -100,7 +100,8 @@ def _switches(_options: argparse.Namespace) -> None:
 
 def _draw(options: argparse.Namespace) -> None:
     there = topology.find(options.topology)
-    notes = [""] * len(there.hosts)
+    counts = [len(there.ports(host)) for host in range(len(there.hosts))]
+    notes = [f"{count} port{'s' if count > 1 else ''}" for count in counts]
     if options.svg:
         options.svg.write_text(drawing.svg(there, notes), encoding="utf-8")
         return

@@ -5,6 +5,11 @@
  * Exporter is a base class for objects that memoryview() accepts. From Python
  * 3.12 on a class can be that by a method (PEP 688); here its method _exported
  * returns the memoryview to export, or None for no bytes of nobody's.
+ *
+ * Pin holds the memory of an object. cffi's from_buffer does so, too, but the
+ * garbage collector may clear a memoryview before the cdata that holds it,
+ * which ends in a crash. It cannot see through a Pin, so what is pinned is no
+ * garbage.
  */
 #define Py_LIMITED_API 0x030b0000
 #define PY_SSIZE_T_CLEAN
@@ -49,6 +54,72 @@ static PyType_Spec exporter_spec = {
     .slots = exporter_slots,
 };
 
+/* --------------------------------------------------------------------- Pin */
+
+struct pin {
+    PyObject head;
+    Py_buffer view;
+};
+
+static PyObject *pin_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *source;
+    int writable = 0;
+    struct pin *self;
+
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O|p", &source, &writable))
+        return NULL;
+    self =
+        (struct pin *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self)
+        return NULL;
+    if (PyObject_GetBuffer(source, &self->view,
+                           writable ? PyBUF_ANY_CONTIGUOUS | PyBUF_WRITABLE
+                                    : PyBUF_ANY_CONTIGUOUS)) {
+        self->view.obj = NULL;
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void pin_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyBuffer_Release(&((struct pin *)self)->view);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static int pin_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    const Py_buffer *held = &((struct pin *)self)->view;
+
+    return PyBuffer_FillInfo(view, self, held->buf, held->len, held->readonly,
+                             flags);
+}
+
+static PyType_Slot pin_slots[] = {
+    {Py_tp_doc, "Pin(buffer, writable=False)\n--\n\n"
+                "Holds a buffer's memory, which is contiguous in C or Fortran "
+                "order."},
+    {Py_tp_new, pin_new},
+    {Py_tp_dealloc, pin_dealloc},
+    {Py_bf_getbuffer, pin_getbuffer},
+    {0, NULL},
+};
+
+static PyType_Spec pin_spec = {
+    .name = "tbmpi._fast.Pin",
+    .basicsize = sizeof(struct pin),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = pin_slots,
+};
+
+/* -------------------------------------------------------------- the module */
+
 PyDoc_STRVAR(capsule_doc,
              "capsule_pointer(capsule, name)\n--\n\n"
              "The address in a capsule of that name, 0 if it is no such.");
@@ -71,16 +142,23 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int module_exec(PyObject *module)
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec)
 {
-    PyObject *type = PyType_FromSpec(&exporter_spec);
+    PyObject *type = PyType_FromSpec(spec);
     int error;
 
     if (!type)
         return -1;
-    error = PyModule_AddObjectRef(module, "Exporter", type);
+    error = PyModule_AddObjectRef(module, name, type);
     Py_DECREF(type);
     return error;
+}
+
+static int module_exec(PyObject *module)
+{
+    if (add_type(module, "Exporter", &exporter_spec))
+        return -1;
+    return add_type(module, "Pin", &pin_spec);
 }
 
 static PyModuleDef_Slot module_slots[] = {

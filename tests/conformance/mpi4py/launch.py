@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One file of the suite on some ranks, to its end whatever happens to a test.
+"""Tests of the suite on some ranks, to their end whatever happens to one.
 
 A crash or a hang costs the test that it happened in: the tests behind it are
 started again without it.
@@ -18,7 +18,7 @@ from bounded import Outcome, run_bounded
 from toolchain import SuiteError
 
 RANK = Path(__file__).with_name("rank.py")
-STARTS = 40  # of one file, at most
+STARTS = 40  # at most, for the same tests
 LAUNCH_SECONDS = 30.0
 # A hanging test is ended by its rank; this is for ranks that cannot.
 LONGEST_SECONDS = 1200.0
@@ -70,18 +70,17 @@ class _Record:
         return next(status for status in WORST if status in found)
 
 
-def run_file(
+def run_tests(
     engine: Engine,
     tests: Path,
     ranks: int,
     chosen: Mapping[str, float],
     folder: Path,
 ) -> tuple[dict[str, Finding], str]:
-    """Runs tests, all of one file; `chosen` has the seconds that each may take.
+    """Runs tests together; `chosen` has the seconds that each may take.
 
     Returns what became of each, and how the last start ended if not well.
     """
-    file = file_of(next(iter(chosen)))
     findings: dict[str, Finding] = {}
     left = list(chosen)
     shutil.rmtree(folder, ignore_errors=True)
@@ -89,7 +88,7 @@ def run_file(
         logs = folder / f"{start}"
         logs.mkdir(parents=True)
         limits = {test: chosen[test] for test in left}
-        outcome = _start(engine, tests, ranks, file, limits, logs)
+        outcome = _start(engine, tests, ranks, limits, logs)
         record = _read(logs, left)
         _check_engine(engine, record)
         log = str(logs / "output")
@@ -125,12 +124,12 @@ def _start(
     engine: Engine,
     tests: Path,
     ranks: int,
-    file: str,
     limits: Mapping[str, float],
     logs: Path,
 ) -> Outcome:
     (logs / "chosen").write_text(json.dumps(dict(limits)))
-    words = ["--log", str(logs), str(tests), file]
+    files = sorted({file_of(test) for test in limits})
+    words = ["--log", str(logs), str(tests), *files]
     return run_bounded(
         [*engine.command(ranks), *words],
         cwd=tests,

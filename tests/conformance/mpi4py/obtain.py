@@ -75,7 +75,7 @@ def built(tarball: Path, cc: str, cache: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder)
         # Without pip's cache: its wheel may be for another MPI.
-        words = ("install", "--no-cache-dir", tarball, "numpy")
+        words = ("install", "--no-cache-dir", tarball, "numpy", "cffi")
         env = {**os.environ, "MPICC": cc, "MPI4PY_BUILD_MPIABI": "1"}
         _pip(["--python", python, *words], cache, BUILD_SECONDS, env)
         ready.touch()

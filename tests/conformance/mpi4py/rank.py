@@ -2,7 +2,7 @@
 """Runs tests of mpi4py's suite on one rank and logs each as it happens.
 
     rank.py TESTS --collect                 prints the names of all tests
-    rank.py TESTS FILE --log FOLDER         runs tests of one file
+    rank.py TESTS FILE... --log FOLDER      runs tests of these files
 
 FOLDER/chosen has the tests to run and the seconds that each may take, in JSON. The
 events go to FOLDER/PID, a JSON list a line: [event, test, more]. A test that takes
@@ -96,7 +96,7 @@ def tests_of(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield item
 
 
-def run(tests: Path, folder: Path, file: str) -> None:
+def run(tests: Path, folder: Path, files: list[str]) -> None:
     """Runs the chosen tests through the suite's own main program."""
     journal = Journal(folder)
     chosen = json.loads((folder / "chosen").read_text())
@@ -114,7 +114,8 @@ def run(tests: Path, folder: Path, file: str) -> None:
             return super().run(unittest.TestSuite(kept))
 
     unittest.TextTestRunner = unittest.runner.TextTestRunner = Runner  # type: ignore
-    sys.argv = [str(tests / "main.py"), "-v", "-i", rf"^{file}\.py$"]
+    names = "|".join(files)
+    sys.argv = [str(tests / "main.py"), "-v", "-i", rf"^({names})\.py$"]
     main = _suite_main(tests)
     faulthandler.dump_traceback_later(BETWEEN_SECONDS, exit=True)
     try:
@@ -151,11 +152,11 @@ def _suite_main(tests: Path) -> Any:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tests", type=Path)
-    parser.add_argument("file", nargs="?")
+    parser.add_argument("files", nargs="*")
     parser.add_argument("--collect", action="store_true")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     if options.collect:
         collect(options.tests)
     else:
-        run(options.tests, options.log, options.file)
+        run(options.tests, options.log, options.files)

@@ -36,7 +36,7 @@ from toolchain import (
 )
 
 from mpi4py import obtain
-from mpi4py.launch import RANK, Engine, Finding, entry_of, file_of, run_file
+from mpi4py.launch import RANK, Engine, Finding, entry_of, file_of, run_tests
 from tbmpi import as_mpi4py
 
 MODES = ("alias", "oracle", "real")
@@ -55,15 +55,16 @@ EXPECTED_SKIPS = re.compile(
 
 @dataclass(frozen=True)
 class Job:
-    """Some tests of one file on a number of ranks."""
+    """Some tests that run together on a number of ranks."""
 
+    name: str
     ranks: int
     tests: tuple[str, ...]
 
     @property
-    def name(self) -> str:
-        """What its folder is called."""
-        return f"{file_of(self.tests[0])}-{self.ranks}"
+    def folder(self) -> str:
+        """What the folder with its logs is called."""
+        return f"{self.name}-{self.ranks}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Runner:
 
     def run(self, job: Job) -> dict[str, Finding]:
         """What became of a job's tests, by entry."""
-        found, end = self._run(job, self.logs / job.name)
+        found, end = self._run(job, self.logs / job.folder)
         again = [
             test
             for test, finding in found.items()
@@ -86,19 +87,17 @@ class Runner:
             and _entry(test, job.ranks) not in self.listed
         ]
         if again:
-            retry = Job(job.ranks, tuple(again))
-            for test, finding in self._run(retry, self.logs / f"{job.name}-again")[
-                0
-            ].items():
+            retry = Job(job.name, job.ranks, tuple(again))
+            second, _ = self._run(retry, self.logs / f"{job.folder}-again")
+            for test, finding in second.items():
                 if finding.status == "pass":
                     first = found[test]
                     finding.flaky, finding.why = True, f"{first.status}: {first.why}"
                     found[test] = finding
         entries = {_entry(test, job.ranks): finding for test, finding in found.items()}
         if end:
-            entries[f"{file_of(job.tests[0])}/end {job.ranks}"] = Finding(
-                "fail", end, log=str(self.logs / job.name)
-            )
+            log = str(self.logs / job.folder)
+            entries[f"{job.name}/end {job.ranks}"] = Finding("fail", end, log=log)
         return entries
 
     def _run(self, job: Job, folder: Path) -> tuple[dict[str, Finding], str]:
@@ -108,7 +107,7 @@ class Runner:
             else self.limit
             for test in job.tests
         }
-        return run_file(self.engine, self.suite, job.ranks, limits, folder)
+        return run_tests(self.engine, self.suite, job.ranks, limits, folder)
 
 
 def main(argv: list[str]) -> int:
@@ -124,7 +123,7 @@ def main(argv: list[str]) -> int:
         suite = obtain.tests(tarball, cache)
         engine = _engine(options.mode, toolchain, tarball, suite, cache)
         everything = _collect(engine, suite)
-        jobs = _jobs(_choose(everything, options), options.ranks)
+        jobs = _jobs(_choose(everything, options), options)
         expected = _expand(listed, options.ranks)
         known_entries = frozenset(expected.known) | frozenset(expected.either)
         logs = cache / f"logs-{options.mode}"
@@ -246,15 +245,21 @@ def _choose(everything: Sequence[str], options: argparse.Namespace) -> list[str]
 
 
 def _part(test: str, parts: int) -> int:
-    """The shard of a test: that of its class, which may share a set-up."""
-    return zlib.crc32(test.rpartition(".")[0].encode()) % parts + 1
+    """The shard of a test."""
+    return zlib.crc32(test.encode()) % parts + 1
 
 
-def _jobs(chosen: Sequence[str], counts: Sequence[int]) -> list[Job]:
-    files: dict[str, list[str]] = {}
+def _jobs(chosen: Sequence[str], options: argparse.Namespace) -> list[Job]:
+    """A launch for each file; for a shard, which has a few of each, one for all."""
+    together: dict[str, list[str]] = {}
     for test in chosen:
-        files.setdefault(file_of(test), []).append(test)
-    return [Job(ranks, tuple(tests)) for ranks in counts for tests in files.values()]
+        name = "shard" if options.shard else file_of(test)
+        together.setdefault(name, []).append(test)
+    return [
+        Job(name, ranks, tuple(tests))
+        for ranks in options.ranks
+        for name, tests in together.items()
+    ]
 
 
 def _entry(test: str, ranks: int) -> str:

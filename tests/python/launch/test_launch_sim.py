@@ -7,6 +7,7 @@ tests/python/sim has the real ones.
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -298,6 +299,15 @@ def test_killing_the_launcher(emulation, delay):
     job.kill()
     job.communicate(timeout=20)
     emulation.launcher.assert_nothing_left(within=3.0)
+
+
+def test_killing_the_guard(emulation):
+    job = emulation.start("--sim", "mesh:2", "sleep", "20")
+    (guard,) = emulation.launcher.guards(job)
+    os.kill(guard, signal.SIGKILL)
+    code, _, err = emulation.launcher.finish(job)
+    assert code == 1
+    assert "the guard of this job" in err
 
 
 def states(emulation) -> list[str]:

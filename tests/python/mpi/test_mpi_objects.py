@@ -119,6 +119,17 @@ def test_an_array_alone_does_not_keep_its_message() -> None:
     assert (one == 3).all()
 
 
+def test_more_than_two_gib(comm: Any) -> None:
+    """On one rank only: it takes 2 GiB, and 2 more in the message's way."""
+    if comm.size > 1:
+        pytest.skip("takes 5 GiB a rank")
+    size = 2**31 + 4097
+    out = np.zeros(size, "u1")
+    out[2**31] = out[-1] = 7
+    got = comm.sendrecv(out, 0, source=0)
+    assert (got.nbytes, got[2**31], got[-1], got[-2]) == (size, 7, 7, 0)
+
+
 def test_out_of_band() -> None:
     pickle = MPI.Pickle(threshold=1000)
     data, buffers = pickle.dumps_oob([np.arange(1000), np.arange(10)])

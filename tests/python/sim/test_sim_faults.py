@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Cables are pulled, ranks and routers killed, Macs stopped: no hang, no leak.
 
-TBMPI_STOPPED_SECONDS says for how long one is stopped (3).
+TBMPI_FAULT_RUNS says how many random deaths there are (6), TBMPI_FAULT_SEED
+repeats them, TBMPI_STOPPED_SECONDS says for how long a Mac is stopped (3).
 """
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import time
 
@@ -14,6 +16,9 @@ import pytest
 
 GONE = 2.5  # seconds from a death to the end of the job, on a loaded machine
 REPORTED = 10.0  # seconds of silence that are worth a line
+START = 3.0  # seconds that a job may need to start
+RUNS = int(os.environ.get("TBMPI_FAULT_RUNS", "6"))
+SEED = int(os.environ.get("TBMPI_FAULT_SEED", str(random.randrange(1 << 30))))
 STOPPED = float(os.environ.get("TBMPI_STOPPED_SECONDS", "3"))
 
 
@@ -83,6 +88,26 @@ def test_a_killed_router(macs, tokens):
     lines = [line for line in err.splitlines() if line.startswith("tbmpirun: ")]
     assert len(lines) == 1
     assert "router of mac1 was killed by signal 9" in lines[0]
+
+
+@pytest.mark.parametrize("run", range(RUNS))
+def test_a_death_at_any_moment(macs, tokens, run):
+    dice = random.Random(SEED + run)
+    topology = dice.choice(["mesh:3", "ring:4", "line:3", "star:4"])
+    number = dice.randrange(3)
+    victim = dice.choice([f"rank {number}", f"router mac{number}"])
+    when = round(dice.uniform(0.0, 1.2), 3)
+    start = time.monotonic()
+    fault = f"at {when}s kill {victim}"
+    words = ("--sim", topology, "--fault", fault, "--timeout", "60")
+    done = macs.run(*words, tokens, "30")
+    note = f"run {run} of seed {SEED}, {topology}, {fault}: {done.stderr.decode()}"
+    assert done.returncode == 137, note
+    lines = done.stderr.decode().splitlines()
+    said = [line for line in lines if line.startswith("tbmpirun: ")]
+    assert len(said) == 1, note
+    assert "was killed by signal 9" in said[0], note
+    assert time.monotonic() - start < START + when + GONE, note
 
 
 def test_what_a_killed_router_held_is_told_where_that_matters(macs, tokens):

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,6 +81,38 @@ def test_caps_of_the_devices(macs, tokens):
 
 def shown(macs, job):
     return macs.ask(job, do="show")
+
+
+def test_commands_on_a_running_job(macs, tokens):
+    job = macs.start_sim("mesh:3", "--timeout", "60", tokens, "30")
+    number = str(job.pid)
+
+    def tbmpi(*words: str, code: int = 0) -> str:
+        command = [str(Path(sys.executable).with_name("tbmpi")), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    macs.wait_for(lambda: "is up" in tbmpi("info", "--pool", number), 30)
+    assert "mesh:3  3 ranks of tokens" in tbmpi("sim", "list")
+    assert "cable 2: mac1 rdma_en3 -- mac2 rdma_en3, plugged in" in tbmpi(
+        "sim", "show", number
+    )
+    assert tbmpi("info", "--pool", number).count("3 queue pairs") == 6
+    routes = tbmpi("info", "--routes", number)
+    assert routes.count("direct") == 6
+    assert json.loads(tbmpi("sim", "show", number, "--json"))["job"] == job.pid
+    assert tbmpi("sim", "fault", number, "pull", "mac0-mac1") == ""
+    assert "cable 0: mac0 rdma_en2 -- mac1 rdma_en2, pulled" in tbmpi(
+        "sim", "show", number
+    )
+    macs.wait_for(
+        lambda: "mac0 to mac1: over mac2" in tbmpi("info", "--routes", number), 30
+    )
+    assert "the cables are 0 to 2" in tbmpi("sim", "fault", number, "pull 7", code=1)
+    assert "no simulated job 1 runs" in tbmpi("sim", "show", "1", code=1)
+    job.terminate()
+    assert macs.finish(job)[0] == 143
 
 
 def test_routes_and_pools_of_a_running_job(macs, tokens):
