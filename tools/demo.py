@@ -51,7 +51,7 @@ Emulated: the Macs, their cables and Thunderbolt devices, with Apple's limits; t
 latency and rate of a cable are a model. Real: everything above the verbs calls.
 Times are those of this machine, which all ranks and routers share.
 
-On Macs the same programs run on the real devices, chosen by the same names. In this
+On real Macs the same programs and the same code run on the real devices. In this
 version tbmpirun starts processes on its own machine only, so there
     tbmpirun -n 8 python examples/heat2d.py
 uses one Mac, and tbmpirun --sim shows on any machine what several would do."""
