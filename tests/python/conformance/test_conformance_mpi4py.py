@@ -63,10 +63,10 @@ def names(*tests: str) -> dict[str, float]:
 
 
 def test_a_crash_costs_one_test(engine, tmp_path) -> None:
-    from mpi4py.launch import run_file
+    from mpi4py.launch import run_tests
 
     made = engine(b="crash", c="fail", d="skip")
-    found, end = run_file(made, tmp_path, 1, names("a", "b", "c", "d"), tmp_path / "l")
+    found, end = run_tests(made, tmp_path, 1, names("a", "b", "c", "d"), tmp_path / "l")
     assert {test[-1]: finding.status for test, finding in found.items()} == {
         "a": "pass",
         "b": "crash",
@@ -79,23 +79,23 @@ def test_a_crash_costs_one_test(engine, tmp_path) -> None:
 
 
 def test_no_progress_ends_the_run(engine, tmp_path) -> None:
-    from mpi4py.launch import run_file
+    from mpi4py.launch import run_tests
 
     made = engine()
     made.env.pop("PLAN")
-    found, _ = run_file(made, tmp_path, 1, names("a", "b"), tmp_path / "l")
+    found, _ = run_tests(made, tmp_path, 1, names("a", "b"), tmp_path / "l")
     assert [finding.status for finding in found.values()] == ["unreached"] * 2
 
 
 def test_the_wrong_library_is_noticed(engine, tmp_path) -> None:
     from dataclasses import replace
 
-    from mpi4py.launch import run_file
+    from mpi4py.launch import run_tests
     from toolchain import SuiteError
 
     made = replace(engine(), library="other")
     with pytest.raises(SuiteError, match="m on lib 1, not m on other"):
-        run_file(made, tmp_path, 1, names("a"), tmp_path / "l")
+        run_tests(made, tmp_path, 1, names("a"), tmp_path / "l")
 
 
 def test_ranks_that_differ(tmp_path) -> None:
