@@ -2,13 +2,14 @@
 # make demo       set up, build, and see it work on this machine
 # make test       what CI runs: minutes
 # make test-full  conformance suites, sanitizers: an hour
+# make mutants    breaks each rule of docs/thunderbolt.md; a test must see it
 # make lint       formatters, linters, layers, generated files
 VENV ?= $(CURDIR)/.venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 RUN := env PATH="$(BIN):$$PATH"
 
-.PHONY: demo test test-full lint format setup clean unit sanitize
+.PHONY: demo test test-full mutants lint format setup clean unit sanitize
 .DEFAULT_GOAL := demo
 
 setup: $(VENV)/.installed
@@ -28,6 +29,9 @@ test: setup
 
 test-full: setup
 	$(RUN) python tools/check full
+
+mutants: setup
+	$(RUN) python tools/mutants.py
 
 lint: setup
 	$(RUN) python tools/check lint

@@ -154,7 +154,10 @@ static void test_no_device(void)
     struct mac mac;
     uint8_t gid[16] = {0};
 
-    rig_init_macs(&r, 1, 0, "");
+    /* The only cable joins two others. */
+    rig_init_macs(&r, 1, 0,
+                  "host 1 one\nhost 2 two\ncable 0 1 rdma_en2 169.254.1.1 "
+                  "2 rdma_en3 169.254.1.2\n");
     CHECK_EQ(mac_init(&mac, &r.macs, 0, MACS_POOL), TB_OK);
     CHECK_EQ(tb_device_open(&device, mac.verbs, gid, "rdma_en2"),
              TB_ERR_NOTSUP);
