@@ -138,6 +138,7 @@ static int to_rts(struct fab_pair *q, const struct tb_ibv_qp_attr *attr,
     q->tx_epoch = q->me->tx_epoch + 1;
     q->booked = q->published = q->freed = 0;
     q->credit = 0;
+    q->to_epoch = 0;
     q->place = 0;
     q->last_due = 0;
     atomic_store_explicit(&q->me->tail, 0, memory_order_relaxed);

@@ -55,8 +55,13 @@ static tb_err check_state(const struct fab_state *s, size_t bytes,
 static tb_err map_file(struct fab_map *map)
 {
     void *base = NULL;
+    struct stat st;
     tb_err err;
 
+    if (fstat(map->fd, &st))
+        return tb_fail_errno("cannot look at the fabric %s", map->path);
+    map->dev = st.st_dev;
+    map->ino = st.st_ino;
     TB_TRY(tb_share_size(map->fd, &map->bytes));
     if (map->bytes < FAB_HEAD_BYTES)
         return tb_fail(TB_ERR_ARG, "%s is not a fabric's state file",
@@ -95,17 +100,29 @@ static tb_err make_map(const char *path, struct fab_map **out)
     return err;
 }
 
+/* The map of that file, under whatever name it was opened. A child of fork has
+ * neither the mapping nor the locks of its parent. */
+static struct fab_map *find_map(const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st))
+        return NULL;
+    for (struct fab_map *map = maps; map; map = map->next) {
+        if (map->pid == (uint32_t)getpid() && map->dev == st.st_dev &&
+            map->ino == st.st_ino)
+            return map;
+    }
+    return NULL;
+}
+
 tb_err fab_attach(const char *path, struct fab_map **out)
 {
     struct fab_map *map;
     tb_err err = TB_OK;
 
     pthread_mutex_lock(&table_lock);
-    /* A child of fork has neither the mapping nor the locks of its parent. */
-    for (map = maps; map; map = map->next) {
-        if (map->pid == (uint32_t)getpid() && !strcmp(map->path, path))
-            break;
-    }
+    map = find_map(path);
     if (!map) {
         err = make_map(path, &map);
         if (!err) {

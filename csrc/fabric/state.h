@@ -17,6 +17,8 @@
 #include "base/base.h"
 #include "net/verbs_abi.h"
 
+#include <sys/types.h>
+
 #define FAB_HOSTS 64
 #define FAB_CABLES 256
 #define FAB_DEVICES 512 /* a queue pair's number has 9 bits for its device */
@@ -286,6 +288,8 @@ struct fab_map {
     struct fab_map *next;
     struct fab_state *s;
     size_t bytes;
+    dev_t dev;
+    ino_t ino;
     int fd;
     int refs;
     int slot; /* in s->proc; -1: none yet */
