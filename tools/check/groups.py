@@ -80,6 +80,8 @@ GROUPS = (
         40,
         ("full",),
     ),
+    Group("soak", "10 GiB over lossy cables", native.soak, 60, ("full",)),
+    Group("mutants", "each rule broken, and seen", native.mutants, 30, ("full",)),
     Group("vm", "Soft-RoCE in a virtual machine", vm.vm, 25, ("full",)),
     Group("hpl-matrix", "HPL's variants, digits as MPICH's", suites.hpl, 40, ("full",)),
     Group("hpcc", "the whole HPC Challenge", suites.hpcc, 20, ("full",)),

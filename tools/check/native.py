@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ from report import Outcome, Trouble, one
 from run import ROOT, Runner, ours, tool
 
 SMOKE_LIMIT = 60.0  # seconds a program
+SOAK_BYTES = 10 << 30
+SOAK_LIMIT = 3600.0
+MUTANTS_LIMIT = 1800.0
 SANITIZERS = {"asan": "address,undefined", "tsan": "thread"}
 SANITIZED_SLOWER = 4.0
 # A finding ends the program with a code of its own, so that it is not missed.
@@ -86,6 +90,27 @@ def junit(path: Path) -> Outcome:
             total += Outcome(skipped=1)
         else:
             total += Outcome(passed=1)
+    return total
+
+
+def soak(runner: Runner) -> Outcome:
+    """Packets of random size over two cables that lose, damage and delay."""
+    folder = ROOT / "build" / "test"
+    build(runner, folder, targets=("transport_cables",))
+    words = ("soak", str(SOAK_BYTES))
+    done = runner.run(folder / "tests/transport_cables", *words, limit=SOAK_LIMIT)
+    return one(done.good, f"soak: {done.why()}")
+
+
+def mutants(runner: Runner) -> Outcome:
+    """Every rule of docs/thunderbolt.md, broken: a test must see it."""
+    script = ROOT / "tools/mutants.py"
+    done = runner.run(sys.executable, script, limit=MUTANTS_LIMIT)
+    total = Outcome()
+    for line in re.findall(r"^ ?\d+ .*$", done.output, re.MULTILINE):
+        total += one(": seen by " in line, line)
+    if not done.good and not total.failed:
+        raise Trouble(done.why())
     return total
 
 

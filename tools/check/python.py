@@ -48,7 +48,7 @@ def launcher(runner: Runner) -> Outcome:
 
 def commands(runner: Runner) -> Outcome:
     """The other commands, and how Python programs start and end."""
-    names = ("bench", "hpl", "conformance", "plugin")
+    names = ("bench", "conformance", "fabric", "hpl", "plugin")
     names += ("test_life.py", "test_as_mpi4py.py")
     paths = [f"tests/python/{name}" for name in names]
     return run_pytest(runner, *(path for path in paths if (ROOT / path).exists()))
