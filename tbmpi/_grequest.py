@@ -57,7 +57,7 @@ class Grequest(Request):
         """
         state = _State(query_fn, free_fn, cancel_fn, args, kwargs)
         handle = ffi.new_handle(state)
-        request = cls._started()
+        request = cls._started(load=_Result())
         _states[handle] = state
         callbacks = (_module.tb_greq_query, _module.tb_greq_free)
         start = lib.MPI_Grequest_start
@@ -76,8 +76,21 @@ class Grequest(Request):
 
     def complete(self, obj: Any = None) -> None:
         """As Complete; wait() and test() of the request return `obj`."""
+        if isinstance(self._load, _Result):
+            self._load.obj = obj
         self.Complete()
-        self._load = lambda _: obj
+
+
+class _Result:
+    """The object of a generalized request; a waiting thread has it before it is set."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self) -> None:
+        self.obj: Any = None
+
+    def __call__(self, _: Any) -> Any:
+        return self.obj
 
 
 class _State:

@@ -12,6 +12,7 @@ import mmap
 import os
 import resource
 import sys
+from functools import cache
 from typing import Any
 
 from tbmpi._ffi import ffi
@@ -29,8 +30,8 @@ _MOST_ADDRESS_SPACE = 16 << 40
 _PART_OF_LIMIT = 4
 _PART_OF_REST = 64
 # How many landings are kept for the next receives, each with how many bytes.
-_IDLE_LANDINGS = 8
-_IDLE_BYTES = 1 << 20
+_IDLE_LANDINGS = 32
+_IDLE_BYTES = 256 << 10
 
 _idle: list[Landing] = []
 _taken = [0]  # bytes of address space
@@ -39,13 +40,16 @@ _taken = [0]  # bytes of address space
 class _Room(mmap.mmap):
     """Memory of a landing."""
 
+    _size = 0
+
     def __new__(cls, size: int) -> _Room:
         room = super().__new__(cls, -1, size, flags=_FLAGS)
+        room._size = size
         _taken[0] += size
         return room
 
     def __del__(self, _taken: list[int] = _taken) -> None:
-        _taken[0] -= len(self)
+        _taken[0] -= self._size
 
 
 class Landing:
@@ -73,15 +77,20 @@ def take() -> Landing:
 
 
 class LandingLoader:
-    """From the C status of a receive into a landing to the object."""
+    """From the C status of a receive into a landing to the object, once."""
 
     __slots__ = ("_landing",)
+
+    _landing: Landing | None
 
     def __init__(self, landing: Landing) -> None:
         self._landing = landing
 
     def __call__(self, status: Any) -> Any:
         size, landing = received(status), self._landing
+        if landing is None:
+            return None
+        self._landing = None
         room = ffi.buffer(landing.address, size)
         obj = load(room, size)
         has_left = pickle._is_standard and not is_split(memoryview(room))
@@ -93,8 +102,8 @@ class LandingLoader:
     def advice(self) -> str:
         """What to do if the message was longer."""
         return (
-            f"address space was left for {self._landing.size} bytes: have fewer "
-            "irecv under way, raise tbmpi.rc.irecv_bufsz, or use recv"
+            "address space is short, so irecv reserved little: have fewer under way, "
+            "raise tbmpi.rc.irecv_bufsz, or use recv"
         )
 
 
@@ -108,10 +117,16 @@ def _wanted() -> int:
         limit, _ = resource.getrlimit(kind)
         if limit != resource.RLIM_INFINITY:
             room = min(room, limit // _PART_OF_LIMIT)
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(min(memory, (room - _taken[0]) // _PART_OF_REST), least)
+    return max(min(_memory(), (room - _taken[0]) // _PART_OF_REST), least)
 
 
+@cache
+def _memory() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@cache
 def _counts_untouched_pages() -> bool:
     """Whether a large landing would take memory from others: Linux can be so strict."""
     try:

@@ -234,8 +234,9 @@ class Loader:
 
 def _joined(view: memoryview, among: int) -> Any:
     """The object of a message with buffers, which stay where they are if large."""
-    _, count, length = _HEAD.unpack_from(view)
-    if count > len(view) // 8:
+    room = len(view) - _HEAD.size
+    _, count, length = _HEAD.unpack_from(view) if room >= 0 else (None, 1, 0)
+    if 8 * count > room:
         raise ValueError(f"a damaged message: {count} buffers in {len(view)} bytes")
     lengths = struct.unpack_from(f"<{count}Q", view, _HEAD.size)
     place, pieces = 0, []

@@ -117,6 +117,7 @@ class Request(Handle):
         Nothing tells when it has finished, so hold the request until then.
         """
         check(lib.MPI_Request_free(self._p))
+        self._load = None
 
     def _wait(self, status: Any) -> None:
         error = lib.MPI_Wait(self._p, status)

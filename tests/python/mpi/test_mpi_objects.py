@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import operator
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -286,3 +288,43 @@ def test_task_farm(comm: Any) -> None:
             busy -= 1
     if comm.size > 1:
         assert results == {task: task * task for task in tasks}
+
+
+def test_a_generalized_request_between_threads() -> None:
+    request = MPI.Grequest.Start()
+    waiting = threading.Thread(target=lambda: got.append(request.wait()))
+    got: list[Any] = []
+    waiting.start()
+    time.sleep(0.05)
+    request.complete({"answer": 42})
+    waiting.join(30)
+    assert got == [{"answer": 42}]
+
+
+def test_a_landing_has_one_receive_at_a_time(comm: Any) -> None:
+    request = comm.irecv(source=comm.rank)
+    alias = MPI.Request(request)
+    comm.isend("first", comm.rank).wait()
+    assert (request.wait(), alias.wait()) == ("first", None)
+    requests = [comm.irecv(source=comm.rank, tag=tag) for tag in range(3)]
+    for tag in range(3):
+        comm.isend(tag, comm.rank, tag).wait()
+    assert MPI.Request.waitall(requests) == [0, 1, 2]
+
+
+def test_threads_receive_at_the_same_time(comm: Any) -> None:
+    """Each receives what is its own: a probe takes the message out of the queue."""
+    count, got = 50, []
+    threads = [
+        threading.Thread(
+            target=lambda: got.extend(comm.recv(source=comm.rank) for _ in range(count))
+        )
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for k in range(3 * count):
+        comm.send(k, comm.rank)
+    for thread in threads:
+        thread.join(60)
+    assert sorted(got) == list(range(3 * count))
