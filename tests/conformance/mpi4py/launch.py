@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ STARTS = 40  # at most, for the same tests
 LAUNCH_SECONDS = 30.0
 # A hanging test is ended by its rank; this is for ranks that cannot.
 LONGEST_SECONDS = 1200.0
+# Set when the run is given up: what was ended must not be started again.
+given_up = threading.Event()
 FINISHED = ("pass", "skip", "fail")
 # What a test is if the ranks differ. One that some did not reach has to run again:
 # the others waited in it for nothing.
@@ -97,7 +100,7 @@ def run_tests(
             if status in (*FINISHED, "unfinished"):
                 findings[test] = _finding(record, test, status, outcome, log)
         before, left = left, [test for test in left if test not in findings]
-        if not left or len(left) == len(before):
+        if not left or len(left) == len(before) or given_up.is_set():
             break
     end = outcome.output.strip().splitlines()[-1:] or ["no output"]
     for test in left:

@@ -35,7 +35,7 @@ from toolchain import (
     toolchain_from,
 )
 
-from mpi4py import obtain
+from mpi4py import launch, obtain
 from mpi4py.launch import RANK, Engine, Finding, entry_of, file_of, run_tests
 from tbmpi import as_mpi4py
 
@@ -86,7 +86,7 @@ class Runner:
             if finding.status not in ("pass", "skip")
             and _entry(test, job.ranks) not in self.listed
         ]
-        if again:
+        if again and not launch.given_up.is_set():
             retry = Job(job.name, job.ranks, tuple(again))
             second, _ = self._run(retry, self.logs / f"{job.folder}-again")
             for test, finding in second.items():
@@ -311,6 +311,7 @@ def _run_all(runner: Runner, jobs: Sequence[Job], at_once: int) -> dict[str, Fin
                     seconds = time.monotonic() - began
                     report.say(f"mpi4py: {count} of {len(jobs)} done, {seconds:.0f} s")
         except BaseException:
+            launch.given_up.set()
             pool.shutdown(wait=False, cancel_futures=True)
             end_children()
             raise
