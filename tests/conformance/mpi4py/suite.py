@@ -41,7 +41,7 @@ from tbmpi import as_mpi4py
 
 MODES = ("alias", "oracle", "real")
 RANKS = (1, 2, 4)
-LIMIT_SECONDS = 180.0
+LIMIT_SECONDS = 240.0
 # For a test that is known to fail, which may be by a hang.
 LISTED_SECONDS = 20.0
 COLLECT_SECONDS = 120
