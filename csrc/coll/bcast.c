@@ -49,10 +49,8 @@ void tb_build_bcast_flat(struct tb_sched *s, const struct tb_call *c)
     tb_sched_round(s);
 }
 
-/* The message as bytes in one piece. When the program's is not, it is packed
- * at the root here, and the caller unpacks it elsewhere by stream_end(). */
-static struct tb_part stream_begin(struct tb_sched *s, const struct tb_team *t,
-                                   struct tb_part what)
+struct tb_part tb_stream_begin(struct tb_sched *s, const struct tb_team *t,
+                               struct tb_part what)
 {
     int64_t bytes = tb_part_bytes(what);
     if (tb_layout_is_run(what.layout, what.count))
@@ -63,8 +61,8 @@ static struct tb_part stream_begin(struct tb_sched *s, const struct tb_team *t,
     return stream;
 }
 
-static void stream_end(struct tb_sched *s, const struct tb_team *t,
-                       struct tb_part stream, struct tb_part what)
+void tb_stream_end(struct tb_sched *s, const struct tb_team *t,
+                   struct tb_part stream, struct tb_part what)
 {
     if (!tb_layout_is_run(what.layout, what.count) && t->rank)
         tb_sched_copy(s, stream, what);
@@ -75,19 +73,20 @@ void tb_build_bcast_scatter_ring(struct tb_sched *s, const struct tb_call *c)
 {
     struct tb_team t = tb_team_of(c->comm, c->root);
     struct tb_part what = tb_block(&c->recv, 0);
-    struct tb_part stream = stream_begin(s, &t, what);
+    struct tb_part stream = tb_stream_begin(s, &t, what);
     struct tb_blocks cut =
         tb_cut(stream.buf, stream.count, stream.layout, t.size);
     tb_scatter_cut(s, &t, &cut);
     tb_allgather_ring(s, &t, &cut);
-    stream_end(s, &t, stream, what);
+    tb_stream_end(s, &t, stream, what);
 }
 
 void tb_build_bcast_chain(struct tb_sched *s, const struct tb_call *c)
 {
     struct tb_team t = tb_team_of(c->comm, c->root);
     struct tb_part what = tb_block(&c->recv, 0);
-    struct tb_part stream = stream_begin(s, &t, what), last = tb_bytes(NULL, 0);
+    struct tb_part stream = tb_stream_begin(s, &t, what),
+                   last = tb_bytes(NULL, 0);
     bool has_next = t.rank + 1 < t.size;
     for (int64_t at = 0; at < stream.count; at += CHAIN_PIECE) {
         struct tb_part piece = tb_bytes(tb_at(stream.buf, at),
@@ -102,7 +101,7 @@ void tb_build_bcast_chain(struct tb_sched *s, const struct tb_call *c)
     if (t.rank && has_next)
         tb_sched_send(s, &t, t.rank + 1, last);
     tb_sched_round(s);
-    stream_end(s, &t, stream, what);
+    tb_stream_end(s, &t, stream, what);
 }
 
 /* To the other side's first rank, and from there to its others. */

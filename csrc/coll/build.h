@@ -22,6 +22,15 @@
 void tb_bcast_binomial(struct tb_sched *s, const struct tb_team *t,
                        struct tb_part what);
 
+/* bcast.c: the message as bytes in one piece, for whoever cuts it: ranks need
+ * not have cut it into the same elements. When the program's is not one piece,
+ * it is packed at rank 0 of the team here, and unpacked elsewhere at the end,
+ * which also ends the round. */
+struct tb_part tb_stream_begin(struct tb_sched *s, const struct tb_team *t,
+                               struct tb_part what);
+void tb_stream_end(struct tb_sched *s, const struct tb_team *t,
+                   struct tb_part stream, struct tb_part what);
+
 /* scatter.c: block i of rank 0 goes to rank i of the team. All blocks of the
  * array lie in rank 0's memory; the others have room for the whole array and
  * get their own block and those of the ranks they pass it on to. */

@@ -215,12 +215,14 @@ static void spread_piece(struct tb_sched *s, const struct tb_team *t,
 static void spread(struct tb_sched *s, const struct tb_team *t,
                    struct tb_part what)
 {
+    struct tb_part stream = tb_stream_begin(s, t, what);
     struct tb_blocks parts =
-        tb_cut(what.buf, what.count, what.layout, t->size - 1);
-    int64_t length = piece_length(parts.count, what.layout->size);
+        tb_cut(stream.buf, stream.count, stream.layout, t->size - 1);
+    int64_t length = piece_length(parts.count, 1);
     int64_t pieces = (parts.count + length - 1) / length;
     for (int64_t p = 0; p <= pieces; p++)
         spread_piece(s, t, &parts, length, p);
+    tb_stream_end(s, t, stream, what);
 }
 
 void tb_build_bcast_mesh(struct tb_sched *s, const struct tb_call *c)

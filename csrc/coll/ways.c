@@ -142,20 +142,17 @@ void tb_build_allreduce_one_way(struct tb_sched *s, const struct tb_call *c)
 /* A message that comes from one neighbour, piece by piece, and goes on to up
  * to two others. */
 struct chain {
-    int far;   /* steps from where it starts */
-    int from;  /* -1: it starts here */
-    int to[2]; /* -1: nobody */
-    struct tb_part what;
-    int64_t length; /* elements of a piece */
+    int far;             /* steps from where it starts */
+    int from;            /* -1: it starts here */
+    int to[2];           /* -1: nobody */
+    struct tb_part what; /* bytes */
 };
 
 /* Empty before the first and behind the last. */
 static struct tb_part chain_piece(const struct chain *v, int64_t p)
 {
-    int64_t at = p < 0 ? v->what.count : TB_MIN(p * v->length, v->what.count);
-    return (struct tb_part){tb_at(v->what.buf, at * v->what.layout->extent),
-                            TB_MIN(v->length, v->what.count - at),
-                            v->what.layout};
+    int64_t at = p < 0 ? v->what.count : TB_MIN(p * PIECE, v->what.count);
+    return tb_bytes(tb_at(v->what.buf, at), TB_MIN(PIECE, v->what.count - at));
 }
 
 /* A piece takes one round a step, at both ends the same one, so that ranks
@@ -175,7 +172,7 @@ static void run_chains(const struct chain *v, int n, struct tb_sched *s,
 {
     int64_t rounds = 0;
     for (int i = 0; i < n; i++) {
-        int64_t pieces = (v[i].what.count + v[i].length - 1) / v[i].length;
+        int64_t pieces = (v[i].what.count + PIECE - 1) / PIECE;
         rounds = TB_MAX(rounds, pieces + v[i].far);
     }
     for (int64_t round = 0; round < rounds; round++) {
@@ -183,11 +180,6 @@ static void run_chains(const struct chain *v, int n, struct tb_sched *s,
             chain_move(&v[i], s, t, round);
         tb_sched_round(s);
     }
-}
-
-static int64_t chain_length(struct tb_part what)
-{
-    return TB_MAX(PIECE / TB_MAX(what.layout->size, 1), 1);
 }
 
 static void around_ring(struct tb_sched *s, const struct tb_team *t,
@@ -202,7 +194,6 @@ static void around_ring(struct tb_sched *s, const struct tb_team *t,
             .from = t->rank ? beside(t, t->rank, -by) : -1,
             .to = {next ? next : -1, -1},
             .what = tb_block(&halves, i),
-            .length = chain_length(what),
         };
     }
     run_chains(v, 2, s, t);
@@ -214,10 +205,8 @@ static void along_line(struct tb_sched *s, const struct tb_team *t,
                        struct tb_part what)
 {
     int n = t->size, me = t->rank, last = n - 1 - t->shift;
-    struct chain v = {.from = -1,
-                      .to = {me < last ? me + 1 : -1, -1},
-                      .what = what,
-                      .length = chain_length(what)};
+    struct chain v = {
+        .from = -1, .to = {me < last ? me + 1 : -1, -1}, .what = what};
     if (me > last) {
         v.far = n - me;
         v.from = beside(t, me, 1);
@@ -237,9 +226,13 @@ void tb_build_bcast_both_ways(struct tb_sched *s, const struct tb_call *c)
     struct tb_levels l;
     if (!tb_levels_init(&l, s, c->comm, c->root))
         return;
-    if (l.leads && l.shape->cabling == TB_CABLING_RING)
-        around_ring(s, &l.leaders, what);
-    else if (l.leads)
-        along_line(s, &l.leaders, what);
+    if (l.leads) {
+        struct tb_part stream = tb_stream_begin(s, &l.leaders, what);
+        if (l.shape->cabling == TB_CABLING_RING)
+            around_ring(s, &l.leaders, stream);
+        else
+            along_line(s, &l.leaders, stream);
+        tb_stream_end(s, &l.leaders, stream, what);
+    }
     tb_bcast_binomial(s, &l.local, what);
 }
