@@ -51,7 +51,6 @@ static void nap(struct tb_router *r, uint64_t idle_ns)
     uint32_t ticket;
 
     ns = TB_MIN(ns, (uint64_t)r->config->router_nap);
-    ns = TB_MIN(ns, tb_rdma_nap(r->port));
     if (!ns) {
         tb_yield();
         return;
@@ -133,11 +132,11 @@ tb_err tb_router_run(struct tb_router *r, const volatile sig_atomic_t *stop)
             agent_gone(r))
             break;
         if (TB_UNLIKELY(!r->up) && tb_now() > late)
-            r->broken = tb_router_late(r);
+            tb_router_late(r);
     }
     if (r->broken) {
-        tb_router_fail(r, tb_fail_note());
-        return r->broken;
+        tb_router_fail(r, r->why);
+        return tb_fail(r->broken, "%s", r->why);
     }
     leave(r, &rest);
     return TB_OK;

@@ -68,7 +68,6 @@ static tb_err open_port(struct tb_router *r)
         .told = tb_ways_told,
         .cable = tb_ways_cable,
         .gone = tb_ways_gone,
-        .silent = tb_ways_silent,
     };
     r->sink = (struct tb_sink){r, tb_forward_packet, tb_forward_returned,
                                tb_ways_lost};
@@ -85,7 +84,7 @@ static tb_err open_port(struct tb_router *r)
 static tb_err open_router(struct tb_router *r)
 {
     r->places = r->plan->node[r->plan->self].n;
-    r->last_cut = -1;
+    r->last_cut = r->last_gone = -1;
     for (int c = 0; c < TB_CLASSES; c++)
         r->poorest[c] = UINT32_MAX;
     tb_routes_init(&r->routes, r->plan);
@@ -141,6 +140,14 @@ void tb_router_close(struct tb_router *r)
     tb_free(r);
 }
 
+void tb_router_break(struct tb_router *r, tb_err err, const char *why)
+{
+    if (r->broken)
+        return;
+    r->broken = err;
+    snprintf(r->why, sizeof(r->why), "%s", why);
+}
+
 /* Release: who sees the state sees the reason. */
 void tb_router_fail(struct tb_router *r, const char *why)
 {
@@ -177,10 +184,11 @@ static void get_ready(struct tb_router *r)
     }
     if (!r->said_hello || !all_ready(r) || r->broken)
         return;
-    r->broken = tb_windows_share(r->windows.size, r->poorest, r->plan->nodes,
-                                 (uint32_t)r->config->windows);
-    if (r->broken)
+    if (tb_windows_share(r->windows.size, r->poorest, r->plan->nodes,
+                         (uint32_t)r->config->windows)) {
+        tb_router_break(r, TB_ERR_NO_SPACE, tb_fail_note());
         return;
+    }
     r->up = true;
     tb_log(TB_LOG_INFO, "windows %u, %u and %u slots of 1, 8 and 32 frames",
            (unsigned)r->windows.size[0], (unsigned)r->windows.size[1],
@@ -189,24 +197,36 @@ static void get_ready(struct tb_router *r)
     tb_lanes_wake(r);
 }
 
-tb_err tb_router_late(const struct tb_router *r)
+static int missing_cable(const struct tb_router *r)
 {
-    for (int i = 0; i < r->plan->cables; i++) {
-        const struct tb_plan_cable *c = &r->plan->cable[i];
-        int side = c->node[0] == r->plan->self ? 0 : 1;
-        if (c->node[side] == r->plan->self && r->cable[i] == TB_CABLE_STARTING)
-            return tb_fail(TB_ERR_LOST,
-                           "cable %d (%s here to %s of %s) has not come up; is "
-                           "the other Mac's router running?",
-                           i, c->device[side], c->device[!side],
-                           r->plan->node[c->node[!side]].name);
+    for (int i = 0; i < r->owner.args.n_cables; i++) {
+        if (r->cable[r->owner.cables[i].id] == TB_CABLE_STARTING)
+            return r->owner.cables[i].id;
     }
-    for (int k = 0; k < r->plan->nodes; k++) {
-        if (k != r->plan->self && !r->far[k].ready)
-            return tb_fail(TB_ERR_LOST, "the router of %s is not ready",
-                           r->plan->node[k].name);
+    return -1;
+}
+
+void tb_router_late(struct tb_router *r)
+{
+    const struct tb_plan *p = r->plan;
+    int cable = missing_cable(r), k = 0;
+    char why[256];
+
+    if (cable >= 0) {
+        const struct tb_plan_cable *c = &p->cable[cable];
+        int there = c->node[0] == p->self;
+        snprintf(why, sizeof(why),
+                 "cable %d (%.30s here to %.30s of %.60s) has not come up; is "
+                 "the other Mac's router running?",
+                 cable, c->device[!there], c->device[there],
+                 p->node[c->node[there]].name);
+    } else {
+        while (k < p->nodes - 1 && (k == p->self || r->far[k].ready))
+            k++;
+        snprintf(why, sizeof(why), "the router of %.60s is not ready",
+                 p->node[k].name);
     }
-    return tb_fail(TB_ERR_LOST, "the routers did not get ready in time");
+    tb_router_break(r, TB_ERR_LOST, why);
 }
 
 /* -------------------------------------------------------------- every turn */

@@ -96,7 +96,8 @@ struct tb_router {
     struct tb_far far[TB_NODES_MOST];
     struct tb_routes routes;
     struct tb_windows windows;
-    int last_cut; /* the cable whose death changed the ways last; -1 */
+    int last_cut;  /* the cable whose death changed the ways last; or -1, … */
+    int last_gone; /* or the node, if it was that of a process; or -1 */
 
     enum tb_cable_state cable[TB_PLAN_CABLES_MOST]; /* own ones */
     uint32_t spare[TB_CLASSES];   /* slots for transit, here */
@@ -104,7 +105,8 @@ struct tb_router {
     bool said_hello;
     bool up;
     bool leaving;
-    tb_err broken; /* cannot go on; the note says why */
+    tb_err broken; /* cannot go on */
+    char why[256]; /* that is so */
 
     uint64_t check_at; /* when to look after the ranks next */
     bool work;         /* queues may have something to send */
@@ -128,11 +130,14 @@ void tb_router_leave(struct tb_router *r);
 /* True when nothing is left to do. */
 bool tb_router_left(const struct tb_router *r);
 
-/* It took too long to get ready: the error says what is missing. */
-tb_err tb_router_late(const struct tb_router *r);
+/* It took too long to get ready: breaks, and says what is missing. */
+void tb_router_late(struct tb_router *r);
 
 /* Looks after ranks and neighbours, if it is time. */
 void tb_router_check(struct tb_router *r, uint64_t now);
+
+/* It cannot go on: the next look at `broken` ends it. */
+void tb_router_break(struct tb_router *r, tb_err err, const char *why);
 
 /* Says to the ranks that this router is no use any more. */
 void tb_router_fail(struct tb_router *r, const char *why);
@@ -215,7 +220,6 @@ void tb_ways_cable(void *ctx, int id, enum tb_cable_state state,
 void tb_ways_gone(void *ctx, int peer, const char *why);
 void tb_ways_lost(void *ctx, int peer, tb_err why);
 void tb_ways_told(void *ctx, int peer, const void *data, size_t bytes);
-void tb_ways_silent(void *ctx, int peer, uint64_t ns);
 /* Says what there is to say to the other routers. */
 void tb_ways_tell(struct tb_router *r);
 /* Publishes next hops for whoever looks. */

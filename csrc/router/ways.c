@@ -48,12 +48,16 @@ static bool tell_hello(struct tb_router *r, int node)
     return tell(r, node, &m, sizeof(m));
 }
 
+/* That a process has ended, and its cables with it, everybody sees. */
 static bool tell_news(struct tb_router *r, int node)
 {
     struct news m = {.kind = NEWS};
 
-    for (int i = 0; i < r->routes.cables; i++)
-        m.dead[i / 8] |= (uint8_t)(r->routes.dead[i] << i % 8);
+    for (int i = 0; i < r->routes.cables; i++) {
+        const uint8_t *end = r->routes.end[i];
+        bool news = !r->far[end[0]].gone && !r->far[end[1]].gone;
+        m.dead[i / 8] |= (uint8_t)((news && r->routes.dead[i]) << i % 8);
+    }
     return tell(r, node, &m, sizeof(m));
 }
 
@@ -84,21 +88,33 @@ void tb_ways_publish(struct tb_router *r)
     }
 }
 
-/* Why node `node` cannot be reached, if nobody has said it better. */
-static void explain(struct tb_router *r, int node)
+static void explain_cable(struct tb_router *r, struct tb_board_node *b,
+                          int node)
 {
-    struct tb_board_node *b = tb_board_node(r->owner.pool->base, node);
-    const struct tb_plan_cable *c;
+    const struct tb_plan_cable *c = &r->plan->cable[r->last_cut];
 
-    if (b->why[0] || r->last_cut < 0)
-        return;
-    c = &r->plan->cable[r->last_cut];
     snprintf(b->why, sizeof(b->why),
              "cable %d (%.20s of %.30s to %.20s of %.30s) is dead and no other "
              "way leads to %.30s",
              r->last_cut, c->device[0], r->plan->node[c->node[0]].name,
              c->device[1], r->plan->node[c->node[1]].name,
              r->plan->node[node].name);
+}
+
+/* Why node `node` cannot be reached, if nobody has said it better. */
+static void explain(struct tb_router *r, int node)
+{
+    struct tb_board_node *b = tb_board_node(r->owner.pool->base, node);
+
+    if (b->why[0])
+        return;
+    if (r->last_gone >= 0)
+        snprintf(b->why, sizeof(b->why),
+                 "the router of %.60s has ended and no other way leads to "
+                 "%.60s",
+                 r->plan->node[r->last_gone].name, r->plan->node[node].name);
+    else if (r->last_cut >= 0)
+        explain_cable(r, b, node);
 }
 
 /* Release: the words of the lanes come after the texts. */
@@ -111,8 +127,8 @@ static void look_for_losses(struct tb_router *r)
         r->far[k].lost = true;
         explain(r, k);
         if (!r->up)
-            r->broken = tb_fail(TB_ERR_LOST, "%s",
-                                tb_board_node(r->owner.pool->base, k)->why);
+            tb_router_break(r, TB_ERR_LOST,
+                            tb_board_node(r->owner.pool->base, k)->why);
         tb_lanes_lose(r, k);
     }
 }
@@ -139,6 +155,7 @@ void tb_ways_cable(void *ctx, int id, enum tb_cable_state state,
         return;
     tb_log(TB_LOG_WARN, "%s", why);
     r->last_cut = id;
+    r->last_gone = -1;
     changed(r);
 }
 
@@ -163,6 +180,7 @@ void tb_ways_gone(void *ctx, int peer, const char *why)
     struct tb_board_node *b = tb_board_node(r->owner.pool->base, node);
 
     r->far[node].gone = true;
+    r->last_gone = node;
     snprintf(b->why, sizeof(b->why), "%s", why);
     cut_all(r, node);
 }
@@ -198,6 +216,7 @@ static void hear_news(struct tb_router *r, const struct news *m)
         if (!(m->dead[i / 8] >> i % 8 & 1) || !tb_routes_cut(&r->routes, i))
             continue;
         r->last_cut = i;
+        r->last_gone = -1;
         any = true;
     }
     if (any)
@@ -219,18 +238,4 @@ void tb_ways_told(void *ctx, int peer, const void *data, size_t bytes)
     else
         tb_log(TB_LOG_ERROR, "the router of %s says what makes no sense",
                r->plan->node[node].name);
-}
-
-void tb_ways_silent(void *ctx, int peer, uint64_t ns)
-{
-    struct tb_router *r = ctx;
-    const char *name = r->plan->node[tb_plan_node_of(r->plan, peer)].name;
-
-    if (ns)
-        tb_log(TB_LOG_WARN,
-               "no word from the router of %s for %.0f s: it is stopped, or "
-               "its machine sleeps; the job waits for it",
-               name, (double)ns / 1e9);
-    else
-        tb_log(TB_LOG_WARN, "the router of %s answers again", name);
 }

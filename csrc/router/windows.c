@@ -5,12 +5,12 @@ tb_err tb_windows_share(uint32_t size[TB_CLASSES],
                         const uint32_t spare[TB_CLASSES], int nodes,
                         uint32_t most)
 {
-    /* Pairs whose packets this node may hold: those of other sources. It
-     * makes messages of its own to nodes - 1 of them. */
-    uint32_t others = (uint32_t)nodes - 1, pairs = others * others;
+    /* Of any pair packets may pass through any node; those it has made itself
+     * too, for a moment, when ways change. */
+    uint32_t pairs = (uint32_t)(nodes * (nodes - 1));
 
     for (int c = 0; c < TB_CLASSES; c++) {
-        uint32_t tells = c == TB_SMALL ? TB_WINDOW_TELLS * (pairs + others) : 0;
+        uint32_t tells = c == TB_SMALL ? TB_WINDOW_TELLS * pairs : 0;
         size[c] = pairs && spare[c] > tells ? (spare[c] - tells) / pairs : 0;
         if (!pairs)
             size[c] = 1;
@@ -67,6 +67,8 @@ bool tb_window_back(struct tb_windows *w, int dest, enum tb_class class,
     struct tb_window_use *use = &w->use[dest];
     uint32_t n = ever - use->back[class];
 
+    if ((int32_t)n < 0)
+        return true; /* on a new way a later message was quicker */
     if (n > use->used[class])
         return false;
     use->back[class] = ever;

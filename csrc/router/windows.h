@@ -54,7 +54,8 @@ void tb_windows_fini(struct tb_windows *w);
 bool tb_window_take(struct tb_windows *w, int dest, enum tb_class class);
 
 /* Rank `dest` has given back so many slots of this node's packets, ever, says
- * its router. False: it cannot have. */
+ * its router; less than it has said before is old news. False: it cannot
+ * have. */
 bool tb_window_back(struct tb_windows *w, int dest, enum tb_class class,
                     uint32_t ever);
 

@@ -62,6 +62,7 @@ uint32_t fake_depth[3] = {8, 4, 2};
 
 static const struct tb_plan *plan;
 static _Atomic(struct tb_port *) ports[TB_NODES_MOST];
+static struct tb_port *opened[TB_NODES_MOST]; /* to free at the end */
 static _Atomic bool cut[TB_PLAN_CABLES_MOST], dead[TB_NODES_MOST];
 static _Atomic long carried[TB_NODES_MOST][TB_NODES_MOST];
 
@@ -76,6 +77,21 @@ void fake_begin(const struct tb_plan *p)
     }
     for (int i = 0; i < TB_PLAN_CABLES_MOST; i++)
         cut[i] = false;
+}
+
+void fake_end(void)
+{
+    for (int k = 0; k < TB_NODES_MOST; k++) {
+        struct tb_port *port = opened[k];
+        opened[k] = NULL;
+        for (int i = 0; port && i < plan->nodes; i++) {
+            for (int c = 0; c < TB_CLASSES; c++)
+                free(port->links[i].posted[c]);
+        }
+        if (port)
+            pthread_mutex_destroy(&port->lock);
+        free(port);
+    }
 }
 
 void fake_cut(int cable)
@@ -166,7 +182,7 @@ static tb_err fake_open(struct tb_port **out, const struct tb_port_args *args)
         }
     }
     post(port);
-    ports[port->node] = port;
+    ports[port->node] = opened[port->node] = port;
     *out = port;
     return TB_OK;
 }
@@ -177,7 +193,7 @@ static tb_err fake_connect(struct tb_port *port, int peer, struct tb_link **out)
     return TB_OK;
 }
 
-/* Others may still hold a pointer: memory stays until the process ends. */
+/* Others may still hold a pointer: memory stays until fake_end. */
 static void fake_close(struct tb_port *port)
 {
     ports[port->node] = NULL;

