@@ -57,7 +57,7 @@ class Dynamic:
 
     def Spawn_multiple(
         self,
-        command: Sequence[Command],
+        command: Sequence[Command] | None,
         args: Sequence[Sequence[str] | None] | None = None,
         maxprocs: Sequence[int] | int | None = None,
         info: Sequence[Info] | Info | None = None,
@@ -70,18 +70,22 @@ class Dynamic:
         more. `errcodes` gets a list of error codes for each.
         """
         words, is_root = _Words(), root == self.Get_rank()
-        if isinstance(command, os.PathLike | str | bytes):
-            raise ValueError(f"expected a sequence of programs, got {command!r}")
-        programs = list(command)
-        count = len(programs)
-        numbers = _each(1 if maxprocs is None else maxprocs, count, "maxprocs")
         commands, vectors, counts, infos = (ffi.NULL,) * 4
         if is_root:
+            if isinstance(command, os.PathLike | str | bytes) or command is None:
+                raise ValueError(f"expected a sequence of programs, got {command!r}")
+            programs = list(command)
+            count = len(programs)
+            numbers = _each(1 if maxprocs is None else maxprocs, count, "maxprocs")
             commands = words.vector(programs)
             vectors = words.vectors(args, count)
             counts = ffi.new("int[]", [index(number) for number in numbers])
             handles = [hints(one) for one in _each(info, count, "info")]
             infos = ffi.new("MPI_Info[]", handles)
+        else:
+            # Elsewhere they only tell how many error codes there will be.
+            numbers = list(maxprocs) if isinstance(maxprocs, list | tuple) else []
+            count = len(numbers)
         total = sum(numbers)
         codes = _codes(total, errcodes)
         what = (count, commands, vectors, counts, infos, root, self._h)
