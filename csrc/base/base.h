@@ -29,6 +29,7 @@
 
 #define TB_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TB_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define TB_INLINE inline __attribute__((always_inline))
 #define TB_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define TB_COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 #define TB_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -16,8 +16,6 @@
 
 #include <string.h>
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 /* The part of the stream that is still to be copied. */
 struct todo {
     char *stream;
@@ -25,8 +23,8 @@ struct todo {
     bool unpack;
 };
 
-ALWAYS_INLINE void move(char *restrict mem, char *restrict stream, size_t n,
-                        bool unpack)
+static TB_INLINE void move(char *restrict mem, char *restrict stream, size_t n,
+                           bool unpack)
 {
     if (unpack)
         memcpy(mem, stream, n);
@@ -36,7 +34,7 @@ ALWAYS_INLINE void move(char *restrict mem, char *restrict stream, size_t n,
 
 /* Displacements may count from MPI_BOTTOM, which is NULL: arithmetic that C
  * defines for integers only. */
-ALWAYS_INLINE char *at(char *mem, int64_t displ)
+static TB_INLINE char *at(char *mem, int64_t displ)
 {
     return (char *)((uintptr_t)mem + (uintptr_t)displ);
 }
@@ -45,8 +43,8 @@ ALWAYS_INLINE char *at(char *mem, int64_t displ)
 
 /* Four units at once, loaded before any is stored: faster, and the compiler
  * may not do that on its own. */
-ALWAYS_INLINE void four_units(const char *from, int64_t from_step, char *to,
-                              int64_t to_step, size_t unit)
+static TB_INLINE void four_units(const char *from, int64_t from_step, char *to,
+                                 int64_t to_step, size_t unit)
 {
     uint64_t a, b, c, d;
 
@@ -60,9 +58,9 @@ ALWAYS_INLINE void four_units(const char *from, int64_t from_step, char *to,
     memcpy(to + 3 * to_step, &d, unit);
 }
 
-ALWAYS_INLINE void strided_units(const char *restrict from, int64_t from_step,
-                                 char *restrict to, int64_t to_step, int64_t n,
-                                 size_t unit)
+static TB_INLINE void strided_units(const char *restrict from,
+                                    int64_t from_step, char *restrict to,
+                                    int64_t to_step, int64_t n, size_t unit)
 {
     for (; n >= 4; n -= 4) {
         if (unit <= sizeof(uint64_t)) {
@@ -83,8 +81,8 @@ ALWAYS_INLINE void strided_units(const char *restrict from, int64_t from_step,
     }
 }
 
-ALWAYS_INLINE void listed_units(char *mem, const int64_t *displs, int64_t n,
-                                char *stream, size_t unit, bool unpack)
+static TB_INLINE void listed_units(char *mem, const int64_t *displs, int64_t n,
+                                   char *stream, size_t unit, bool unpack)
 {
     for (; n >= 4; n -= 4) {
         move(at(mem, displs[0]), stream, unit, unpack);
@@ -121,8 +119,8 @@ static void copy_strided(const char *from, int64_t from_step, char *to,
     }
 }
 
-ALWAYS_INLINE void listed(char *mem, const int64_t *displs, int64_t n,
-                          char *stream, int64_t unit, bool unpack)
+static TB_INLINE void listed(char *mem, const int64_t *displs, int64_t n,
+                             char *stream, int64_t unit, bool unpack)
 {
     switch (unit) {
 #define X(size)                                             \
@@ -156,15 +154,15 @@ static void move_listed(char *mem, const int64_t *displs, int64_t n,
 }
 
 /* Both ends of a run of `half` to 2 x `half` bytes, which may overlap. */
-ALWAYS_INLINE void move_ends(char *mem, char *stream, int64_t n, int64_t half,
-                             bool unpack)
+static TB_INLINE void move_ends(char *mem, char *stream, int64_t n,
+                                int64_t half, bool unpack)
 {
     move(mem, stream, (size_t)half, unpack);
     move(mem + n - half, stream + n - half, (size_t)half, unpack);
 }
 
 /* One run of any length. */
-ALWAYS_INLINE void move_run(char *mem, char *stream, int64_t n, bool unpack)
+static TB_INLINE void move_run(char *mem, char *stream, int64_t n, bool unpack)
 {
     if (TB_LIKELY(n >= 8 && n <= 16))
         move_ends(mem, stream, n, 8, unpack);
@@ -388,8 +386,9 @@ static int64_t find_part(const struct tb_loop *l, int64_t byte)
 }
 
 /* Whole runs from the i-th on, `left` bytes at most. Returns the next one. */
-ALWAYS_INLINE int64_t whole_runs(const struct tb_loop *l, int64_t i, char *mem,
-                                 char *stream, int64_t left, bool unpack)
+static TB_INLINE int64_t whole_runs(const struct tb_loop *l, int64_t i,
+                                    char *mem, char *stream, int64_t left,
+                                    bool unpack)
 {
     const int64_t *displs = l->displs, *starts = l->starts;
     int64_t n = l->n, start = starts[i], end = start + left;

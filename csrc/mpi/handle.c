@@ -56,12 +56,6 @@ static struct tb_handle_slot *slot_at(struct tb_handle_table *t, uint32_t index)
     return &chunk[index % TB_HANDLE_CHUNK];
 }
 
-static struct tb_handle_slot *slot_of(uint32_t handle)
-{
-    uint32_t index = handle & ((1u << TB_HANDLE_INDEX_BITS) - 1);
-    return slot_at(&tb_handle_tables[handle >> TB_HANDLE_KIND_SHIFT], index);
-}
-
 /* A slot that was never used; NULL: no memory, or the table is full. */
 static struct tb_handle_slot *fresh(struct tb_handle_table *t,
                                     enum tb_kind kind)
@@ -94,7 +88,9 @@ static struct tb_handle_slot *reuse(struct tb_handle_table *t)
     return slot;
 }
 
-static tb_err give(void *object, enum tb_kind kind, uint32_t *handle)
+/* Inline, and take() too, so that requests, which come and go with every
+ * message, get copies that know their kind. */
+static TB_INLINE tb_err give(void *object, enum tb_kind kind, uint32_t *handle)
 {
     struct tb_handle_table *t = &tb_handle_tables[kind];
     struct tb_handle_slot *slot;
@@ -114,15 +110,14 @@ static tb_err give(void *object, enum tb_kind kind, uint32_t *handle)
                    kind_names[kind], t->used);
 }
 
-static void take(uint32_t handle)
+static TB_INLINE void take(uint32_t handle, enum tb_kind kind)
 {
     const uint32_t index_mask = (1u << TB_HANDLE_INDEX_BITS) - 1;
     const uint32_t one = 1u << TB_HANDLE_INDEX_BITS;
     const uint32_t kind_mask = ~0u << TB_HANDLE_KIND_SHIFT;
-    enum tb_kind kind = (enum tb_kind)(handle >> TB_HANDLE_KIND_SHIFT);
     struct tb_handle_table *t = &tb_handle_tables[kind];
-    struct tb_handle_slot *slot = slot_of(handle);
     uint32_t index = handle & index_mask;
+    struct tb_handle_slot *slot = slot_at(t, index);
 
     lock(kind);
     atomic_store_explicit(&slot->object, NULL, memory_order_relaxed);
@@ -165,7 +160,7 @@ void tb_handle_drop(struct tb_obj *obj)
 {
     if (obj->predefined || !obj->handle || --obj->users > 0)
         return;
-    take(obj->handle);
+    take(obj->handle, (enum tb_kind)obj->kind);
     obj->handle = 0;
 }
 
@@ -187,7 +182,7 @@ void tb_handle_sweep(enum tb_kind kind, void (*drop)(void *object))
             atomic_load_explicit(&slot->object, memory_order_relaxed);
         if (!object)
             continue;
-        take(atomic_load_explicit(&slot->handle, memory_order_relaxed));
+        take(atomic_load_explicit(&slot->handle, memory_order_relaxed), kind);
         if (kind != TB_KIND_REQ)
             ((struct tb_obj *)object)->handle = 0;
         drop(object);
@@ -222,7 +217,7 @@ void tb_handle_drop_req(struct tb_req *req)
 {
     if (!req->handle)
         return;
-    take(req->handle);
+    take(req->handle, TB_KIND_REQ);
     req->handle = 0;
 }
 
