@@ -113,7 +113,7 @@ tb_err tb_comm_create_keyval(MPI_Comm_copy_attr_function *copy,
                              MPI_Comm_delete_attr_function *delete, int *keyval,
                              void *extra_state)
 {
-    struct tb_keyval *k;
+    struct tb_keyval *k = NULL;
     TB_TRY(make_keyval(&k));
     k->copy.comm = copy;
     k->delete.comm = delete;
@@ -126,7 +126,7 @@ tb_err tb_type_create_keyval(MPI_Type_copy_attr_function *copy,
                              MPI_Type_delete_attr_function *delete, int *keyval,
                              void *extra_state)
 {
-    struct tb_keyval *k;
+    struct tb_keyval *k = NULL;
     TB_TRY(make_keyval(&k));
     k->copy.type = copy;
     k->delete.type = delete;
@@ -139,7 +139,7 @@ tb_err tb_win_create_keyval(MPI_Win_copy_attr_function *copy,
                             MPI_Win_delete_attr_function *delete, int *keyval,
                             void *extra_state)
 {
-    struct tb_keyval *k;
+    struct tb_keyval *k = NULL;
     TB_TRY(make_keyval(&k));
     k->copy.win = copy;
     k->delete.win = delete;
@@ -152,7 +152,7 @@ tb_err tb_win_create_keyval(MPI_Win_copy_attr_function *copy,
  * delete callbacks. */
 static tb_err free_keyval(int *keyval, enum tb_kind of)
 {
-    struct tb_keyval *k;
+    struct tb_keyval *k = NULL;
     TB_TRY(find_keyval(*keyval, of, &k));
     *keyval = MPI_KEYVAL_INVALID;
     if (!k->freed) {
@@ -319,7 +319,7 @@ tb_err tb_attrs_copy(const struct tb_attrs *from, void *old_handle,
 static tb_err set_attr(struct tb_attrs **at, void *handle, enum tb_kind kind,
                        int keyval, void *value)
 {
-    struct tb_keyval *k;
+    struct tb_keyval *k = NULL;
     TB_TRY(find_keyval(keyval, kind, &k));
     k->obj.refs++;
     tb_err err = find(*at, k) >= 0 ? delete_key(at, k, handle) : TB_OK;
@@ -332,7 +332,7 @@ static tb_err set_attr(struct tb_attrs **at, void *handle, enum tb_kind kind,
 static tb_err get_attr(const struct tb_attrs *attrs, enum tb_kind kind,
                        int keyval, void *out, int *flag)
 {
-    struct tb_keyval *k;
+    struct tb_keyval *k = NULL;
     TB_TRY(find_keyval(keyval, kind, &k));
     int i = find(attrs, k);
     *flag = i >= 0;
@@ -344,7 +344,7 @@ static tb_err get_attr(const struct tb_attrs *attrs, enum tb_kind kind,
 static tb_err delete_attr(struct tb_attrs **at, void *handle, enum tb_kind kind,
                           int keyval)
 {
-    struct tb_keyval *k;
+    struct tb_keyval *k = NULL;
     TB_TRY(find_keyval(keyval, kind, &k));
     if (find(*at, k) < 0)
         return tb_fail(TB_ERR_KEYVAL, "no attribute of key %d is set here",

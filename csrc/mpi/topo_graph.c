@@ -131,8 +131,8 @@ tb_err tb_graph_neighbors_count(struct tb_comm *comm, int rank, int *nneighbors)
 tb_err tb_graph_neighbors(struct tb_comm *comm, int rank, int maxneighbors,
                           int neighbors[])
 {
-    const int *list;
-    int n;
+    const int *list = NULL;
+    int n = 0;
 
     TB_TRY(neighbours_of(comm, rank, &list, &n));
     TB_TRY(tb_topo_check_room("maxneighbors", maxneighbors, n));
