@@ -318,6 +318,9 @@ void tb_copy_away(void *to, const void *from, size_t bytes);
 /* True when no process has this number any more. 0 is never gone. */
 bool tb_process_gone(uint32_t pid);
 
+/* True when it is stopped, by SIGSTOP or a debugger, and the system says so. */
+bool tb_process_stopped(uint32_t pid);
+
 /* The parent of process `pid`; 0: the system does not tell. */
 uint32_t tb_process_parent(uint32_t pid);
 
@@ -340,9 +343,24 @@ void tb_process_admit(uint32_t pid);
  * not acknowledged anything for `dead_after_s` seconds. */
 tb_err tb_stream_prepare(int fd, int dead_after_s);
 
+/* The same for a connection whose peer may leave its data unread for as long
+ * as it likes, because it computes. Only one that has nothing on its way ends
+ * by itself when the other machine is gone; of the others tb_stream_silent
+ * says whether that has left everything unanswered for so many seconds. */
+tb_err tb_stream_keep(int fd, int dead_after_s);
+bool tb_stream_silent(int fd, int seconds);
+
 /* Bytes read or written; 0: not now; -1: at its end, or broken. */
 long tb_stream_read(int fd, void *to, size_t room);
 long tb_stream_write(int fd, const void *from, size_t bytes);
+
+/* Writes several pieces of memory, at most TB_SPANS_MOST, as one. */
+#define TB_SPANS_MOST 2
+struct tb_span {
+    const void *data;
+    size_t bytes;
+};
+long tb_stream_gather(int fd, const struct tb_span *spans, int n);
 
 /* Closes; what was written before still arrives. */
 void tb_stream_close(int fd);
@@ -399,7 +417,7 @@ tb_err tb_share_attach(const struct tb_share *share, size_t bytes, void **out);
  */
 struct tb_bell {
     _Alignas(TB_LINE) _Atomic uint32_t word; /* changes with each wake-up */
-    _Atomic uint32_t armed;                  /* the owner sleeps or will */
+    _Atomic uint32_t armed; /* the owner sleeps or will; 2: in poll(2) */
 };
 
 uint32_t tb_bell_arm(struct tb_bell *b);
@@ -407,6 +425,18 @@ uint32_t tb_bell_arm(struct tb_bell *b);
  * for no reason. */
 void tb_bell_sleep(struct tb_bell *b, uint32_t ticket, uint64_t ns);
 void tb_bell_wake(struct tb_bell *b); /* slow path of ring */
+
+/*
+ * An owner that waits for sockets too sleeps in poll(2) instead, on them and
+ * on a pipe (tb_bell_arm_pipe instead of arm and sleep; disarm as ever). Who
+ * rings writes a byte into that pipe: its descriptor is told once to each
+ * process that may ring, with tb_bell_pipe, and stays the caller's. A ringer
+ * that has not been told leaves the owner asleep for as long as its poll may
+ * take. Forget a bell before its memory goes. TB_ERR_NO_MEM.
+ */
+void tb_bell_arm_pipe(struct tb_bell *b);
+tb_err tb_bell_pipe(struct tb_bell *b, int fd);
+void tb_bell_forget(const struct tb_bell *b);
 
 static inline void tb_bell_disarm(struct tb_bell *b)
 {

@@ -69,6 +69,10 @@
     X(windows, "TBMPI_WINDOWS", INT, "0", "packets",                         \
       "on their way between two machines, of each size; 0: as the pool "     \
       "allows")                                                              \
+    X(tcp_ring, "TBMPI_TCP_RING", SIZE, "1m", "bytes",                       \
+      "on their way over a socket to one rank of another machine, at most")  \
+    X(tcp_timeout, "TBMPI_TCP_TIMEOUT", TIME, "10", "seconds",               \
+      "after which a machine that answers nothing counts as dead")           \
     X(spin, "TBMPI_SPIN", TIME, "-1", "seconds",                             \
       "poll this long before sleeping; -1: by the load of the machine")      \
     X(yields, "TBMPI_YIELDS", INT, "20", "polls",                            \

@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NS 1000000000u
 
@@ -15,7 +17,6 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 static void word_sleep(_Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
@@ -118,13 +119,83 @@ static void word_wake(_Atomic uint32_t *word)
 #endif
 #endif
 
+/* ------------------------------------------------------------------- pipes */
+
+enum { ARMED_WORD = 1, ARMED_PIPE = 2 };
+
+/* What this process knows of the pipes of those it may ring. */
+struct outlet {
+    struct outlet *next;
+    const struct tb_bell *bell;
+    int fd;
+};
+
+static struct outlet *outlets;
+static pthread_mutex_t outlets_lock = PTHREAD_MUTEX_INITIALIZER;
+
+tb_err tb_bell_pipe(struct tb_bell *b, int fd)
+{
+    struct outlet *o = tb_alloc(sizeof(*o));
+
+    if (!o)
+        return tb_fail(TB_ERR_NO_MEM, "no memory for a doorbell's pipe");
+    pthread_mutex_lock(&outlets_lock);
+    *o = (struct outlet){outlets, b, fd};
+    outlets = o;
+    pthread_mutex_unlock(&outlets_lock);
+    return TB_OK;
+}
+
+void tb_bell_forget(const struct tb_bell *b)
+{
+    struct outlet **at = &outlets;
+
+    pthread_mutex_lock(&outlets_lock);
+    while (*at) {
+        struct outlet *o = *at;
+        if (o->bell == b) {
+            *at = o->next;
+            tb_free(o);
+        } else {
+            at = &o->next;
+        }
+    }
+    pthread_mutex_unlock(&outlets_lock);
+}
+
+/* A pipe that is full wakes its reader as well as one more byte would. */
+static void pipe_wake(const struct tb_bell *b)
+{
+    pthread_mutex_lock(&outlets_lock);
+    for (struct outlet *o = outlets; o; o = o->next) {
+        if (o->bell == b) {
+            ssize_t n = write(o->fd, "", 1);
+            (void)n;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&outlets_lock);
+}
+
+/* -------------------------------------------------------------------- bells */
+
+static void arm(struct tb_bell *b, uint32_t how)
+{
+    atomic_store_explicit(&b->armed, how, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
 uint32_t tb_bell_arm(struct tb_bell *b)
 {
     uint32_t ticket = atomic_load_explicit(&b->word, memory_order_relaxed);
 
-    atomic_store_explicit(&b->armed, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+    arm(b, ARMED_WORD);
     return ticket;
+}
+
+void tb_bell_arm_pipe(struct tb_bell *b)
+{
+    arm(b, ARMED_PIPE);
 }
 
 void tb_bell_sleep(struct tb_bell *b, uint32_t ticket, uint64_t ns)
@@ -136,8 +207,13 @@ void tb_bell_sleep(struct tb_bell *b, uint32_t ticket, uint64_t ns)
 void tb_bell_wake(struct tb_bell *b)
 {
     /* The first of several ringers makes the system call. */
-    if (!atomic_exchange_explicit(&b->armed, 0, memory_order_relaxed))
+    uint32_t how = atomic_exchange_explicit(&b->armed, 0, memory_order_relaxed);
+
+    if (!how)
         return;
     atomic_fetch_add_explicit(&b->word, 1, memory_order_release);
-    word_wake(&b->word);
+    if (how == ARMED_PIPE)
+        pipe_wake(b);
+    else
+        word_wake(&b->word);
 }

@@ -22,10 +22,10 @@ bool tb_process_gone(uint32_t pid)
 /* One call copies at most this much, so that a signal waits milliseconds. */
 #define READ_BYTES ((size_t)16 << 20)
 
-uint32_t tb_process_parent(uint32_t pid)
+/* State and parent, as the system tells them; false: it does not. */
+static bool read_stat(uint32_t pid, char *state, uint32_t *parent)
 {
     char path[64], text[512], *p;
-    uint32_t parent = 0;
     size_t n = 0;
     FILE *f;
 
@@ -38,9 +38,24 @@ uint32_t tb_process_parent(uint32_t pid)
     text[n] = 0;
     /* The name, in parentheses, may itself hold some. */
     p = strrchr(text, ')');
-    if (!p || sscanf(p + 1, " %*c %u", &parent) != 1)
-        return 0;
-    return parent;
+    return p && sscanf(p + 1, " %c %u", state, parent) == 2;
+}
+
+uint32_t tb_process_parent(uint32_t pid)
+{
+    uint32_t parent;
+    char state;
+
+    return read_stat(pid, &state, &parent) ? parent : 0;
+}
+
+bool tb_process_stopped(uint32_t pid)
+{
+    uint32_t parent;
+    char state;
+
+    return pid && read_stat(pid, &state, &parent) &&
+           (state == 'T' || state == 't');
 }
 
 bool tb_process_can_read(void)
@@ -93,6 +108,30 @@ uint32_t tb_process_parent(uint32_t pid)
 {
     return pid == (uint32_t)getpid() ? (uint32_t)getppid() : 0;
 }
+
+#if defined(__APPLE__)
+
+#include <sys/sysctl.h>
+
+bool tb_process_stopped(uint32_t pid)
+{
+    int name[] = {CTL_KERN, KERN_PROC, KERN_PROC_PID, (int)pid};
+    struct kinfo_proc info;
+    size_t bytes = sizeof(info);
+
+    return pid && !sysctl(name, TB_COUNT_OF(name), &info, &bytes, NULL, 0) &&
+           bytes >= sizeof(info) && info.kp_proc.p_stat == SSTOP;
+}
+
+#else
+
+bool tb_process_stopped(uint32_t pid)
+{
+    (void)pid;
+    return false;
+}
+
+#endif
 
 bool tb_process_can_read(void)
 {

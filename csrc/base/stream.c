@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef MSG_NOSIGNAL
@@ -19,7 +20,7 @@ static void set(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-tb_err tb_stream_prepare(int fd, int dead_after_s)
+tb_err tb_stream_keep(int fd, int dead_after_s)
 {
     int flags = fcntl(fd, F_GETFL);
 
@@ -34,11 +35,35 @@ tb_err tb_stream_prepare(int fd, int dead_after_s)
     set(fd, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, dead_after_s);
 #else
     set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, dead_after_s * 1000);
 #endif
     set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
     set(fd, IPPROTO_TCP, TCP_KEEPCNT, TB_MAX(dead_after_s - 1, 1));
     return TB_OK;
+}
+
+tb_err tb_stream_prepare(int fd, int dead_after_s)
+{
+    TB_TRY(tb_stream_keep(fd, dead_after_s));
+#if !defined(__APPLE__)
+    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, dead_after_s * 1000);
+#endif
+    return TB_OK;
+}
+
+bool tb_stream_silent(int fd, int seconds)
+{
+#if defined(__APPLE__)
+    (void)fd, (void)seconds; /* TCP_RXT_CONNDROPTIME ends the connection */
+    return false;
+#else
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof(info);
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
+        return false;
+    return (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) &&
+           info.tcpi_last_ack_recv > (uint32_t)seconds * 1000;
+#endif
 }
 
 static long outcome(ssize_t n)
@@ -58,6 +83,18 @@ long tb_stream_read(int fd, void *to, size_t room)
 long tb_stream_write(int fd, const void *from, size_t bytes)
 {
     return outcome(send(fd, from, bytes, MSG_NOSIGNAL));
+}
+
+long tb_stream_gather(int fd, const struct tb_span *spans, int n)
+{
+    struct iovec parts[TB_SPANS_MOST];
+    struct msghdr message = {.msg_iov = parts};
+
+    for (int i = 0; i < n; i++)
+        parts[i] =
+            (struct iovec){(void *)(uintptr_t)spans[i].data, spans[i].bytes};
+    message.msg_iovlen = (size_t)n;
+    return outcome(sendmsg(fd, &message, MSG_NOSIGNAL));
 }
 
 void tb_stream_close(int fd)

@@ -113,7 +113,17 @@ static tb_err join_plan(struct tb_machine *m, const struct tb_config *config,
     else if (m->places > 1 || !m->job->owner_rank)
         return tb_fail(TB_ERR_SYSTEM, "this job has a plan but no segment: "
                                       "TBMPI_SHM_FD is not set");
-    return m->job->owner_rank ? TB_OK : find_pool(m, (int)config->pool_fd, pid);
+    if (m->job->owner_rank)
+        return TB_OK;
+    if (!m->job->sockets)
+        return find_pool(m, (int)config->pool_fd, pid);
+    if (pid)
+        return tb_fail(TB_ERR_SYSTEM,
+                       "the connections to other machines are closed: a "
+                       "script or program between the launcher and this one "
+                       "closes inherited descriptors; start the program "
+                       "directly, or let that wrapper leave them open");
+    return TB_OK;
 }
 
 /* ------------------------------------------------------- another launcher */

@@ -1,16 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /* How a process waits: polls, yields, sleeps. */
 #include "net/inside.h"
+#include "net/pool.h"
 
 /*
- * Where every process has a processor: poll without a pause, then with one,
- * then yield in between, then sleep. Where they share processors: yield, then
- * sleep; each poll that another could have used is lost.
+ * Where every process has a processor: poll without a pause, then with one and
+ * a yield now and then, then sleep. Another job may share the processors after
+ * all, and the peer wait for this one: so yields begin early, and are many only
+ * when the wait is long. Where processes share processors: yield, then sleep;
+ * each poll that another could have used is lost.
  */
 #define POLLS_BARE 256
 #define POLLS_PAUSED 1024
+#define POLLS_PER_YIELD_EARLY 64
 #define POLLS_PER_YIELD 16
 #define SPIN_NS 10000000 /* a wake-up costs some 50 us: at most 1 in 200 */
+/*
+ * One poll is not lost where processors are shared: that of a rank whose router
+ * runs at this moment, on another processor. What it brings is seen at once
+ * then, and two switches later if the rank yields. So a rank that has yielded
+ * lingers, for about the time that a packet is on its way, as long as the
+ * router's counter moves.
+ */
+#define LINGER_NS 4000
+#define ROUTER_TURN_NS 1000
+#define PATIENT_SHARE 2 /* more processes for each processor: no lingering */
 
 /* ---------------------------------------------------------------- crowding */
 
@@ -34,6 +48,7 @@ static void look_around(struct tb_net *net)
             atomic_load_explicit(&head->present, memory_order_acquire);
     cpus = head ? tb_segment_cpus(head) : tb_cpus();
     crowded = crowd(&net->machine) > cpus;
+    net->patient = crowd(&net->machine) <= PATIENT_SHARE * cpus;
     atomic_store_explicit(&net->crowded, crowded, memory_order_relaxed);
     net->spin_ns = crowded ? 0 : SPIN_NS;
     if (net->config->spin >= 0)
@@ -68,24 +83,82 @@ bool tb_net_pending(struct tb_net *net)
     return false;
 }
 
+/* True while it pays to poll on: see LINGER_NS. */
+static bool lingers(struct tb_net *net)
+{
+    const struct tb_pool_head *router = net->machine.pool;
+    uint32_t polls;
+    uint64_t now;
+
+    if (!router || !net->patient)
+        return false;
+    now = tb_now();
+    polls = atomic_load_explicit(&router->polls, memory_order_relaxed);
+    if (!net->linger_until)
+        net->linger_until = now + LINGER_NS;
+    else if (polls == net->router_polls)
+        return now < net->linger_until &&
+               now - net->router_moved < ROUTER_TURN_NS;
+    net->router_polls = polls;
+    net->router_moved = now;
+    return now < net->linger_until;
+}
+
+/* Who begins to wait has often just given the others something to do. */
+static bool spin_crowded(struct tb_net *net, unsigned idle)
+{
+    if (idle == 1)
+        net->yielded = 0;
+    else if (lingers(net)) {
+        tb_relax();
+        return true;
+    }
+    net->linger_until = 0;
+    if (net->yielded >= (unsigned)net->config->yields)
+        return false;
+    net->yielded++;
+    tb_yield();
+    return true;
+}
+
 /* True as long as it is too early to sleep. */
 static bool spin(struct tb_net *net, unsigned idle)
 {
-    if (net->spin_ns == 0) {
-        if (idle > (unsigned)net->config->yields)
-            return false;
-        tb_yield();
-        return true;
-    }
+    unsigned bare =
+        idle < POLLS_PAUSED ? POLLS_PER_YIELD_EARLY : POLLS_PER_YIELD;
+
+    if (net->spin_ns == 0)
+        return spin_crowded(net, idle);
     if (idle < POLLS_BARE)
         return true;
     if (idle == POLLS_BARE)
         net->spin_until = tb_now() + net->spin_ns;
     tb_relax();
-    if (idle < POLLS_PAUSED || idle % POLLS_PER_YIELD)
+    if (idle % bare)
         return true;
     tb_yield();
     return tb_now() < net->spin_until;
+}
+
+/* One sleep on the doorbell, or on it and sockets, unless there is work. */
+static void sleep_once(struct tb_net *net, uint64_t longest,
+                       bool (*ready)(void *arg), void *arg)
+{
+    uint32_t ticket = 0;
+
+    if (net->tcp)
+        tb_bell_arm_pipe(net->bell);
+    else
+        ticket = tb_bell_arm(net->bell);
+    if (!(ready ? ready(arg) : tb_net_pending(net))) {
+        if (!net->note->since)
+            net->note->since = tb_now();
+        if (net->tcp)
+            tb_tcp_sleep(net->tcp, longest);
+        else
+            tb_bell_sleep(net->bell, ticket, longest);
+    }
+    tb_bell_disarm(net->bell);
 }
 
 tb_err tb_net_idle(struct tb_net *net, unsigned idle, bool (*ready)(void *arg),
@@ -93,7 +166,6 @@ tb_err tb_net_idle(struct tb_net *net, unsigned idle, bool (*ready)(void *arg),
 {
     const struct tb_segment_head *head = net->machine.segment;
     uint64_t longest = (uint64_t)net->config->check;
-    uint32_t ticket;
 
     if (head &&
         TB_UNLIKELY(atomic_load_explicit(&head->present,
@@ -109,13 +181,7 @@ tb_err tb_net_idle(struct tb_net *net, unsigned idle, bool (*ready)(void *arg),
         tb_yield();
         return TB_OK;
     }
-    ticket = tb_bell_arm(net->bell);
-    if (!(ready ? ready(arg) : tb_net_pending(net))) {
-        if (!net->note->since)
-            net->note->since = tb_now();
-        tb_bell_sleep(net->bell, ticket, longest);
-    }
-    tb_bell_disarm(net->bell);
+    sleep_once(net, longest, ready, arg);
     net->note->polls++;
     if (tb_now() >= net->check_at) {
         net->check_at = tb_now() + (uint64_t)net->config->check;

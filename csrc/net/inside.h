@@ -12,8 +12,9 @@
 #include "net/attach.h"
 #include "net/net.h"
 #include "net/owner.h"
+#include "net/sockets.h"
 
-#define TB_TRANSPORTS 4
+#define TB_TRANSPORTS 5
 #define TB_LOST_WHY_BYTES 256
 
 struct tb_net {
@@ -26,8 +27,10 @@ struct tb_net {
     struct tb_port *ports[TB_TRANSPORTS];
     struct tb_machine machine;
     struct tb_segment_plan plan;
-    struct tb_owner owner; /* of the verbs, where this rank is that */
-    struct tb_port *rdma;  /* NULL: it is not; else one of `ports` */
+    struct tb_owner owner;     /* of the verbs, where this rank is that */
+    struct tb_port *rdma;      /* NULL: it is not; else one of `ports` */
+    struct tb_sockets sockets; /* to other machines, where ranks have them */
+    struct tb_port *tcp;       /* NULL: they have not; else one of `ports` */
     struct tb_bell *bell;
     struct tb_note *note;
 
@@ -36,6 +39,11 @@ struct tb_net {
     uint32_t present;       /* ranks whose processors are known here */
     uint64_t spin_ns;       /* 0: do not */
     uint64_t spin_until;    /* of the present wait */
+    unsigned yielded;       /* times, in the present wait */
+    bool patient;           /* it may linger: see idle.c */
+    uint64_t linger_until;  /* 0: not begun */
+    uint32_t router_polls;  /* the router's counter, when it moved last … */
+    uint64_t router_moved;  /* … and when that was */
     _Atomic uint64_t nap;   /* longest sleep now; see tb_rdma_nap */
     uint64_t check_at;      /* when to look next whether the others live */
     _Atomic bool check_due; /* the next poll looks at the neighbours */

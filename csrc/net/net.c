@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 const struct tb_transport *const tb_transports[TB_TRANSPORTS] = {
-    &tb_transport_self,
-    &tb_transport_shm,
-    &tb_transport_relay,
-    &tb_transport_rdma,
+    &tb_transport_self, &tb_transport_shm, &tb_transport_relay,
+    &tb_transport_rdma, &tb_transport_tcp,
 };
 
 #define POLLS_PER_CHECK (1u << 18)
@@ -73,6 +71,7 @@ static tb_err open_ports(struct tb_net *net)
         .crowded = &net->crowded,
         .rdma = net->owner.verbs ? &net->owner.args : NULL,
         .relay = m->pool ? &relay : NULL,
+        .tcp = net->sockets.args.socket ? &net->sockets.args : NULL,
     };
 
     for (size_t i = 0; i < TB_TRANSPORTS; i++) {
@@ -81,6 +80,8 @@ static tb_err open_ports(struct tb_net *net)
             return err;
         if (tb_transports[i] == &tb_transport_rdma)
             net->rdma = net->ports[i];
+        if (tb_transports[i] == &tb_transport_tcp)
+            net->tcp = net->ports[i];
     }
     return TB_OK;
 }
@@ -138,6 +139,7 @@ static tb_err open_net(struct tb_net *net)
     net->note->pid = (uint32_t)getpid();
     net->note->state = TB_STATE_RUNNING;
     TB_TRY(own_verbs(net));
+    TB_TRY(tb_sockets_open(&net->sockets, m, &net->plan, net->bell));
     TB_TRY(open_ports(net));
     for (int i = 0; i < net->endpoints; i++)
         TB_TRY(find_way(net, i));
@@ -184,6 +186,7 @@ void tb_net_close(struct tb_net *net)
             tb_transports[i]->close(net->ports[i]);
     }
     tb_owner_close(&net->owner);
+    tb_sockets_close(&net->sockets);
     tb_machine_leave(&net->machine);
     tb_free(net->ways);
     tb_free(net);

@@ -145,8 +145,10 @@ static tb_err read_owner(struct reader *r)
 
     TB_TRY(need_word(r, "the owner", word, sizeof(word)));
     r->plan->owner_rank = !strcmp(word, "rank");
-    if (!r->plan->owner_rank && strcmp(word, "router") != 0)
-        return bad(r, "the owner is \"%.20s\", not router or rank", word);
+    r->plan->sockets = !strcmp(word, "none");
+    if (!r->plan->owner_rank && !r->plan->sockets &&
+        strcmp(word, "router") != 0)
+        return bad(r, "the owner is \"%.20s\", not router, rank or none", word);
     return TB_OK;
 }
 
@@ -262,11 +264,42 @@ static tb_err read_size(struct reader *r)
 
     TB_TRY(need_number(r, "size", 1, SIZE_MOST - TB_NODES_MOST, &p->size));
     p->node_of = tb_alloc((size_t)p->size * sizeof(*p->node_of));
-    if (!p->node_of)
+    p->link = tb_alloc((size_t)p->size * sizeof(*p->link));
+    p->bell = tb_alloc((size_t)p->size * sizeof(*p->bell));
+    if (!p->node_of || !p->link || !p->bell)
         return tb_fail(TB_ERR_NO_MEM, "no memory for the job's plan");
     for (int i = 0; i < p->size; i++)
-        p->node_of[i] = -1;
+        p->node_of[i] = p->link[i] = p->bell[i] = -1;
     return TB_OK;
+}
+
+/* `here`: of a rank of this node; else of one of another. */
+static tb_err read_socket(struct reader *r, int *by_rank, bool here)
+{
+    const struct tb_plan *p = r->plan;
+    int rank;
+
+    TB_TRY(need_number(r, "rank", 0, p->size - 1, &rank));
+    if (!p->sockets)
+        return bad(r, "it has an owner of verbs, so there are no sockets");
+    if (by_rank[rank] >= 0 || (p->node_of[rank] == p->self) != here)
+        return bad(r, "rank %d needs no (other) one", rank);
+    return need_number(r, "descriptor", 0, FD_MOST, &by_rank[rank]);
+}
+
+static tb_err read_link(struct reader *r)
+{
+    return read_socket(r, r->plan->link, false);
+}
+
+static tb_err read_bell(struct reader *r)
+{
+    return read_socket(r, r->plan->bell, true);
+}
+
+static tb_err read_ear(struct reader *r)
+{
+    return need_number(r, "descriptor", 0, FD_MOST, &r->plan->ear);
 }
 
 static tb_err read_version(struct reader *r)
@@ -304,12 +337,21 @@ static const struct kind {
     int least; /* how many of them; the most is 1 or does not matter */
     bool many;
 } kinds[] = {
-    {"tbmpi-plan", read_version, 1, false}, {"job", read_job, 1, false},
-    {"size", read_size, 1, false},          {"nodes", read_nodes, 1, false},
-    {"self", read_self, 1, false},          {"owner", read_owner, 1, false},
-    {"crowd", read_crowd, 0, false},        {"node", read_node, 1, true},
-    {"cable", read_cable, 0, true},         {"wire", read_wire, 0, true},
-    {"mgmt", read_mgmt, 0, true},           {"agent", read_agent, 0, false},
+    {"tbmpi-plan", read_version, 1, false},
+    {"job", read_job, 1, false},
+    {"size", read_size, 1, false},
+    {"nodes", read_nodes, 1, false},
+    {"self", read_self, 1, false},
+    {"owner", read_owner, 1, false},
+    {"crowd", read_crowd, 0, false},
+    {"node", read_node, 1, true},
+    {"cable", read_cable, 0, true},
+    {"wire", read_wire, 0, true},
+    {"mgmt", read_mgmt, 0, true},
+    {"agent", read_agent, 0, false},
+    {"link", read_link, 0, true},
+    {"bell", read_bell, 0, true},
+    {"ear", read_ear, 0, false},
 };
 
 static bool is_over(const struct kind *k, int seen, const char *word)
@@ -366,6 +408,26 @@ static tb_err check_cables(const struct reader *r)
     return TB_OK;
 }
 
+static tb_err check_sockets(const struct reader *r)
+{
+    const struct tb_plan *p = r->plan;
+    int links = 0, bells = 0, here = p->node[p->self].n;
+
+    for (int i = 0; i < p->size; i++) {
+        links += p->link[i] >= 0;
+        bells += p->bell[i] >= 0;
+    }
+    if (p->cables)
+        return bad(r, "it has cables, but nobody owns the verbs");
+    if (links != p->size - here)
+        return bad(r, "%d links to %d ranks of other nodes", links,
+                   p->size - here);
+    if (bells != here || p->ear < 0)
+        return bad(r, "%d bells of %d ranks, and %s ear", bells, here,
+                   p->ear < 0 ? "no" : "an");
+    return TB_OK;
+}
+
 static tb_err check_whole(struct reader *r)
 {
     struct tb_plan *p = r->plan;
@@ -375,8 +437,9 @@ static tb_err check_whole(struct reader *r)
     if (r->ranks != p->size)
         return bad(r, "it says %d ranks and places %d", p->size, r->ranks);
     if (!p->crowd)
-        p->crowd = TB_MAX(p->node[p->self].n + !p->owner_rank, 1);
-    return check_cables(r);
+        p->crowd =
+            TB_MAX(p->node[p->self].n + !(p->owner_rank || p->sockets), 1);
+    return p->sockets ? check_sockets(r) : check_cables(r);
 }
 
 tb_err tb_plan_parse(struct tb_plan **out, const char *text, size_t bytes)
@@ -393,7 +456,7 @@ tb_err tb_plan_parse(struct tb_plan **out, const char *text, size_t bytes)
         tb_plan_free(r.plan);
         return tb_fail(TB_ERR_NO_MEM, "no memory for the job's plan");
     }
-    r.plan->agent = -1;
+    r.plan->agent = r.plan->ear = -1;
     for (int k = 0; k < TB_NODES_MOST; k++)
         r.plan->node[k].mgmt = -1;
     err = read_lines(&r);
@@ -462,5 +525,7 @@ void tb_plan_free(struct tb_plan *plan)
         tb_free(plan->node[k].ranks);
     tb_free(plan->cable);
     tb_free(plan->node_of);
+    tb_free(plan->link);
+    tb_free(plan->bell);
     tb_free(plan);
 }

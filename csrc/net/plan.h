@@ -12,7 +12,8 @@
  *   size <ranks>
  *   nodes <n>
  *   self <node>                       the node of who reads this
- *   owner router|rank                 who owns the verbs on every node
+ *   owner router|rank|none            who owns the verbs on every node; none:
+ *                                     sockets join the ranks, without cables
  *   crowd <processes>                 of this job, that share the processors of
  *                                     the reader's machine; may be missing:
  *                                     the ranks and the router of node `self`
@@ -26,9 +27,14 @@
  *   mgmt <k> <fd>                     stream socket to the owner of the verbs
  *                                     of node k, over the management network
  *   agent <fd>                        end of file: tear down and leave
+ *   link <rank> <fd>                  `owner none`: stream socket to a rank of
+ *                                     another node, for each of them
+ *   bell <rank> <fd>                  `owner none`: pipe into the ear of a rank
+ *                                     of this node, for each of them
+ *   ear <fd>                          `owner none`: the reader's end of its own
  *
- * The last three only where the reader owns the verbs: in a router; in a rank
- * when `owner rank`, where every node has one rank. A rank beside a router
+ * wire, mgmt and agent only where the reader owns the verbs: in a router; in a
+ * rank when `owner rank`, where every node has one rank. A rank beside a router
  * gets none of them. A router also gets what the ranks of its node get: the
  * segment (TBMPI_SHM_FD), where their bells are, and the pool
  * (TBMPI_POOL_FD).
@@ -64,13 +70,17 @@ struct tb_plan_cable {
 struct tb_plan {
     char job[33];
     int size, nodes, self;
-    bool owner_rank; /* ranks own the verbs; else routers */
+    bool owner_rank; /* ranks own the verbs; else routers, unless … */
+    bool sockets;    /* … nobody does */
     int crowd;       /* processes on this machine; at least 1 */
     struct tb_plan_node node[TB_NODES_MOST];
     int cables;
     struct tb_plan_cable *cable;
     int agent;    /* descriptor, or -1 */
     int *node_of; /* by rank */
+    int *link;    /* by rank: descriptor, or -1 */
+    int *bell;    /* the same */
+    int ear;      /* descriptor, or -1 */
 };
 
 /* Reads descriptor `fd` to its end, from the start where it can be rewound,

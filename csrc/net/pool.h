@@ -77,6 +77,8 @@ struct tb_pool_head {
     struct tb_bell bell; /* what the owner sleeps on when idle */
     /* Moves with each poll of the owner: it lives and is not stopped. */
     _Alignas(TB_LINE) _Atomic uint32_t polls;
+    /* Slots by class: free ones now and then, and all. For people. */
+    _Atomic uint32_t free[TB_CLASSES], slots[TB_CLASSES];
 };
 _Static_assert(sizeof(struct tb_pool_head) <= TB_POOL_HEAD, "the head fits");
 
@@ -85,10 +87,14 @@ _Static_assert(sizeof(struct tb_pool_head) <= TB_POOL_HEAD, "the head fits");
 #define TB_POOL_AT_STATE 16
 #define TB_POOL_AT_REASON 20
 #define TB_POOL_AT_POLLS 384
+#define TB_POOL_AT_FREE 388
+#define TB_POOL_AT_SLOTS 400
 _Static_assert(offsetof(struct tb_pool_head, pid) == TB_POOL_AT_PID &&
                    offsetof(struct tb_pool_head, state) == TB_POOL_AT_STATE &&
                    offsetof(struct tb_pool_head, reason) == TB_POOL_AT_REASON &&
-                   offsetof(struct tb_pool_head, polls) == TB_POOL_AT_POLLS,
+                   offsetof(struct tb_pool_head, polls) == TB_POOL_AT_POLLS &&
+                   offsetof(struct tb_pool_head, free) == TB_POOL_AT_FREE &&
+                   offsetof(struct tb_pool_head, slots) == TB_POOL_AT_SLOTS,
                "layout");
 
 /* Offsets into the object, bytes, and slot numbers. */

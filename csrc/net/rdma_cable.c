@@ -495,7 +495,8 @@ void tb_rdma_kill(struct tb_rdma_cable *c, bool farewell, const char *fmt, ...)
     port->count.cables_lost++;
     if (port->more.cable && !port->closing)
         port->more.cable(port->more.ctx, c->id, TB_CABLE_DEAD, c->why);
-    else if (!c->link->host->gone && !c->link->host->left)
+    else if (!c->link->host->gone && !c->link->host->left &&
+             port->self < c->link->peer) /* the other end says the same */
         tb_log(TB_LOG_WARN, "%s", c->why);
 }
 

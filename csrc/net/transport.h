@@ -39,6 +39,7 @@ struct tb_port; /* a transport's state in this process */
 struct tb_link; /* a way to one neighbour */
 struct tb_rdma_args;
 struct tb_relay_args;
+struct tb_tcp_args;
 
 enum tb_channel { TB_CONTROL, TB_BULK };
 
@@ -101,6 +102,7 @@ struct tb_port_args {
     const _Atomic bool *crowded;     /* see tb_net_crowded; NULL: it is not */
     const struct tb_rdma_args *rdma; /* NULL: it owns no verbs */
     const struct tb_relay_args *relay; /* NULL: no router */
+    const struct tb_tcp_args *tcp;     /* NULL: no sockets to other machines */
 };
 
 /*
@@ -158,5 +160,6 @@ extern const struct tb_transport tb_transport_self;
 extern const struct tb_transport tb_transport_shm;
 extern const struct tb_transport tb_transport_relay;
 extern const struct tb_transport tb_transport_rdma;
+extern const struct tb_transport tb_transport_tcp;
 
 #endif

@@ -216,6 +216,17 @@ static tb_err blame(const struct tb_device *d, enum step step, int code,
                    *peer ? " to " : "", peer, step_names[step], n, cause);
 }
 
+const char *tb_verbs_rtr_cause(int code)
+{
+    int n = darwin_number(code);
+
+    for (size_t i = 0; i < TB_COUNT_OF(causes); i++) {
+        if (causes[i].step == RTR && causes[i].code == n)
+            return causes[i].cause;
+    }
+    return "no known cause";
+}
+
 static tb_err faulted(const struct tb_device *d)
 {
     return tb_fail(TB_ERR_SYSTEM,
@@ -307,7 +318,11 @@ static tb_err find_device(struct tb_device *d, const uint8_t gid[16],
     tb_err err = TB_OK, named = TB_OK;
     char text[16];
 
-    if (!list || !list[0])
+    if (list && !list[0]) {
+        v->free_device_list(list);
+        list = NULL;
+    }
+    if (!list)
         return tb_fail(TB_ERR_NOTSUP,
                        "there is no RDMA device here; enable it with rdma_ctl "
                        "enable in macOS Recovery");

@@ -134,6 +134,9 @@ int tb_qp_receive(struct tb_qp *qp, uint64_t id, void *at, uint32_t bytes,
                   uint32_t key);
 int tb_qp_poll(struct tb_qp *qp, int room, struct tb_ibv_wc *out);
 
+/* Why a queue pair does not get to RTR, by the error number, and what to do. */
+const char *tb_verbs_rtr_cause(int code);
+
 /* Names a status of a completion. Never NULL. */
 const char *tb_wc_text(int status);
 

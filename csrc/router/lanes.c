@@ -9,6 +9,8 @@
 #include <stdio.h>
 
 #define POLL_BUDGET 64
+#define STOPS_NS 1000000000    /* between two looks who is stopped */
+#define STOPPED_NS 10000000000 /* so long, and it is worth a word */
 /* Of the free slots two in five are lent, the rest is for transit. */
 #define STOCK_OF(n) ((n) / 5 * 2)
 #define STOCK_SMALL_MOST 1024 /* for all ranks together */
@@ -58,9 +60,10 @@ void tb_lanes_close(struct tb_router *r)
 
 void tb_lanes_wake(struct tb_router *r)
 {
-    for (int i = 0; i < r->places; i++)
+    for (int i = 0; r->lanes && i < r->places; i++) {
         if (r->lanes[i].bell)
             tb_bell_ring(r->lanes[i].bell);
+    }
 }
 
 /* ----------------------------------------------------------------- lending */
@@ -127,6 +130,7 @@ static void lend_packet(struct tb_router *r, int place, uint32_t slot)
     load->reading = true;
     load->place = (int16_t)place;
     lane->lent++;
+    r->unread++;
     put(lane, tb_relay_pack(TB_RELAY_DELIVER, slot, load->bytes, load->origin,
                             (enum tb_channel)load->channel));
 }
@@ -204,6 +208,7 @@ static bool take_word(struct tb_router *r, int place,
     if (w->kind != TB_RELAY_GIVE || !load->reading)
         return false;
     r->lanes[place].lent--;
+    r->unread--;
     finish(r, place, w->slot);
     return true;
 }
@@ -222,6 +227,7 @@ static void take_back(struct tb_router *r, int place)
         if (load->whose != TB_WHOSE_RANK || load->place != place)
             continue;
         if (load->reading) {
+            r->unread--;
             finish(r, place, s);
         } else {
             load->whose = TB_WHOSE_POOL;
@@ -280,16 +286,43 @@ bool tb_lanes_pending(const struct tb_router *r)
     return false;
 }
 
-void tb_lanes_check(struct tb_router *r)
+/* Somebody may have stopped it and forgotten; nobody else can tell that from
+ * a long computation. */
+static void check_stopped(struct tb_rank_lane *lane, uint64_t now)
 {
+    if (!tb_process_stopped(lane->note->pid)) {
+        if (lane->told_stopped)
+            tb_log(TB_LOG_WARN, "rank %d goes on", lane->rank);
+        lane->stopped_at = 0;
+        lane->told_stopped = false;
+    } else if (!lane->stopped_at) {
+        lane->stopped_at = now;
+    } else if (!lane->told_stopped && now - lane->stopped_at >= STOPPED_NS) {
+        lane->told_stopped = true;
+        tb_log(TB_LOG_WARN,
+               "rank %d (process %u) has been stopped for %.0f s: the job "
+               "waits until somebody sends it SIGCONT",
+               lane->rank, (unsigned)lane->note->pid,
+               (double)(now - lane->stopped_at) / 1e9);
+    }
+}
+
+void tb_lanes_check(struct tb_router *r, uint64_t now)
+{
+    bool stops = now >= r->stops_at;
     uint64_t word;
 
+    if (stops)
+        r->stops_at = now + STOPS_NS;
     for (int i = 0; i < r->places; i++) {
         struct tb_rank_lane *lane = &r->lanes[i];
-        if (lane->gone || !tb_process_gone(lane->note->pid))
+        if (lane->gone)
             continue;
-        /* What it had sent before it died is sent. */
-        if (!tb_ring_look(&lane->in, &word))
-            take_back(r, i);
+        if (!tb_process_gone(lane->note->pid)) {
+            if (stops)
+                check_stopped(lane, now);
+        } else if (!tb_ring_look(&lane->in, &word)) {
+            take_back(r, i); /* what it had sent before it died is sent */
+        }
     }
 }

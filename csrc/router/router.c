@@ -43,9 +43,25 @@ static tb_err check_slots(const struct tb_router *r)
                    r->owner.pool->bytes >> 20);
 }
 
+static void publish_slots(struct tb_router *r)
+{
+    const struct tb_regpool *pool = r->owner.pool;
+
+    for (int c = 0; c < TB_CLASSES; c++)
+        atomic_store_explicit(&r->head->free[c], pool->n[c],
+                              memory_order_relaxed);
+}
+
 /* Ranks may look at the pool from now on. */
 static void write_head(struct tb_router *r)
 {
+    const struct tb_regpool_plan *slots = &r->owner.pool->plan;
+
+    for (int c = 0; c < TB_CLASSES; c++)
+        atomic_store_explicit(&r->head->slots[c],
+                              slots->first[c + 1] - slots->first[c],
+                              memory_order_relaxed);
+    publish_slots(r);
     r->head->ranks = (uint32_t)r->places;
     r->head->pid = (uint32_t)getpid();
     r->head->magic = TB_POOL_MAGIC;
@@ -254,7 +270,8 @@ void tb_router_check(struct tb_router *r, uint64_t now)
     if (now < r->check_at)
         return;
     r->check_at = now + CHECK_NS;
-    tb_lanes_check(r);
+    publish_slots(r);
+    tb_lanes_check(r, now);
     tb_transport_rdma.check(r->port);
 }
 

@@ -63,6 +63,8 @@ struct tb_rank_lane {
     uint32_t lent;          /* slots */
     struct tb_queue behind; /* packets for it, beyond what may be lent */
     bool gone;              /* dead, or in disorder; its slots are taken back */
+    uint64_t stopped_at;    /* when that was seen; 0: it is not */
+    bool told_stopped;
 };
 
 /* One other node. */
@@ -108,8 +110,11 @@ struct tb_router {
     tb_err broken; /* cannot go on */
     char why[256]; /* that is so */
 
-    uint64_t check_at; /* when to look after the ranks next */
+    uint64_t check_at; /* when to look after the ranks next … */
+    uint64_t stops_at; /* … and which of them are stopped */
     bool work;         /* queues may have something to send */
+    bool sent;         /* something, since it gave way to others */
+    uint32_t unread;   /* packets lent to be read */
 };
 
 /* ---------------------------------------------------------------- router.c */
@@ -156,8 +161,8 @@ void tb_lanes_close(struct tb_router *r);
 void tb_lanes_stock(struct tb_router *r);
 int tb_lanes_poll(struct tb_router *r);
 bool tb_lanes_pending(const struct tb_router *r);
-/* Looks which ranks have died. */
-void tb_lanes_check(struct tb_router *r);
+/* Looks which ranks have died, or are stopped. */
+void tb_lanes_check(struct tb_router *r, uint64_t now);
 /* A packet for a rank of this node. */
 void tb_lane_deliver(struct tb_router *r, int place, uint32_t slot);
 /* A slot whose packet is out of the house goes back to where it came from. */

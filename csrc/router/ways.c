@@ -149,11 +149,16 @@ void tb_ways_cable(void *ctx, int id, enum tb_cable_state state,
                    const char *why)
 {
     struct tb_router *r = ctx;
+    const uint8_t *end = r->routes.end[id];
+    int peer = end[0] == r->plan->self ? end[1] : end[0];
 
     r->cable[id] = state;
-    if (state != TB_CABLE_DEAD || !tb_routes_cut(&r->routes, id))
+    if (state != TB_CABLE_DEAD || r->far[peer].gone)
         return;
-    tb_log(TB_LOG_WARN, "%s", why);
+    if (r->plan->self < peer) /* the other end says the same */
+        tb_log(TB_LOG_WARN, "%s", why);
+    if (!tb_routes_cut(&r->routes, id))
+        return;
     r->last_cut = id;
     r->last_gone = -1;
     changed(r);

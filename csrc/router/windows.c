@@ -15,12 +15,14 @@ tb_err tb_windows_share(uint32_t size[TB_CLASSES],
         if (!pairs)
             size[c] = 1;
         if (!size[c])
-            return tb_fail(TB_ERR_NO_SPACE,
-                           "%u slots of %u KiB are too few for the packets of "
-                           "%d nodes; set TBMPI_POOL to more",
-                           (unsigned)spare[c],
-                           (unsigned)tb_class_frames((enum tb_class)c) * 4,
-                           nodes);
+            return tb_fail(
+                TB_ERR_NO_SPACE,
+                "%u slots of %u KiB are left for packets in transit, "
+                "and between %d nodes %u are needed; set TBMPI_POOL "
+                "to more",
+                (unsigned)spare[c],
+                (unsigned)tb_class_frames((enum tb_class)c) * 4, nodes,
+                (unsigned)(tells + pairs));
         if (most)
             size[c] = TB_MIN(size[c], most);
     }

@@ -199,6 +199,20 @@ SETTINGS: tuple[Setting, ...] = (
         "on their way between two machines, of each size; 0: as the pool allows",
     ),
     Setting(
+        "TBMPI_TCP_RING",
+        "SIZE",
+        "1m",
+        "bytes",
+        "on their way over a socket to one rank of another machine, at most",
+    ),
+    Setting(
+        "TBMPI_TCP_TIMEOUT",
+        "TIME",
+        "10",
+        "seconds",
+        "after which a machine that answers nothing counts as dead",
+    ),
+    Setting(
         "TBMPI_SPIN",
         "TIME",
         "-1",

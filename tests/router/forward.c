@@ -199,11 +199,12 @@ static void test_cuts(void (*shape)(struct job *, int), int n,
         fake_cut(cables[i]);
     }
     finish_all(j, m);
+    job_join(j);
     for (int i = 0; i < cuts; i++) {
         for (int k = 0; k < n; k++)
             CHECK(j->machines[k].router->routes.dead[cables[i]]);
     }
-    job_stop(j);
+    job_close(j);
     free(j);
 }
 

@@ -174,7 +174,8 @@ static inline bool all_left(const struct job *j)
     return true;
 }
 
-static inline void job_stop(struct job *j)
+/* From now on the routers are this thread's. */
+static inline void job_join(struct job *j)
 {
     for (int k = 0; k < j->nodes; k++)
         j->machines[k].stop = true;
@@ -184,6 +185,10 @@ static inline void job_stop(struct job *j)
         j->machines[k].over = true;
     for (int k = 0; k < j->nodes; k++)
         pthread_join(j->machines[k].thread, NULL);
+}
+
+static inline void job_close(struct job *j)
+{
     for (int k = 0; k < j->nodes; k++) {
         struct machine *m = &j->machines[k];
         if (!m->kill)
@@ -194,6 +199,12 @@ static inline void job_stop(struct job *j)
     }
     fake_end();
     tb_plan_free(j->plan);
+}
+
+static inline void job_stop(struct job *j)
+{
+    job_join(j);
+    job_close(j);
 }
 
 /* ---------------------------------------------------------------- a rank */

@@ -7,14 +7,17 @@
 #define TB_TRANSPORT_RIG_H
 
 #include "net/segment.h"
+#include "net/tcp.h"
 #include "net/transport.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "transport/macs.h"
+#include "transport/sockets.h"
 #include "unit/check.h"
 
 #define RIG_MOST 16 /* places */
@@ -29,6 +32,8 @@ struct rig {
     size_t bytes;
     struct tb_segment_plan plan;
     struct macs macs; /* where `via` is rdma: the places are Macs */
+    int socket[RIG_MOST][RIG_MOST]; /* where it is tcp: of one place to another;
+                                       -1: none, or a port's */
     struct tb_rdma_sink more;
     const char *build; /* NULL: this one */
 };
@@ -44,6 +49,7 @@ struct end {
     struct tb_link *links[RIG_MOST];
     struct tb_limits limits; /* of every link */
     struct mac mac;
+    int ear[2];          /* a pipe, where `via` is tcp */
     struct end *partner; /* polled along: the same thread drives both */
     /* Arrivals. */
     long packets, bulk, returned, losts;
@@ -55,10 +61,20 @@ struct end {
     void (*also)(struct end *e, int from, const void *data, size_t bytes);
 };
 
-/* Whether packets take their time, and arrivals wake nobody. */
 static inline bool rig_is_remote(const struct rig *r)
 {
     return r->via == &tb_transport_rdma;
+}
+
+static inline bool rig_is_tcp(const struct rig *r)
+{
+    return r->via == &tb_transport_tcp;
+}
+
+/* Whether packets take their time, and need their sender to arrive. */
+static inline bool rig_is_slow(const struct rig *r)
+{
+    return rig_is_remote(r) || rig_is_tcp(r);
 }
 
 /* Every packet: who sent it and its number; then bytes that follow from both.
@@ -163,6 +179,30 @@ static inline void rig_init_macs(struct rig *r, int places, int each,
     macs_init(&r->macs, places, each, settings);
 }
 
+/* Of all sockets keep those of one place: in a process that is only that. */
+static inline void rig_keep(struct rig *r, int place)
+{
+    for (int i = 0; rig_is_tcp(r) && i < r->places; i++) {
+        for (int k = 0; i != place && k < r->places; k++) {
+            if (r->socket[i][k] >= 0)
+                close(r->socket[i][k]);
+            r->socket[i][k] = -1;
+        }
+    }
+}
+
+/* Before the same places are opened for the first or another time. */
+static inline void rig_connect(struct rig *r)
+{
+    if (!rig_is_tcp(r))
+        return;
+    for (int i = 0; i < r->places; i++) {
+        r->socket[i][i] = -1;
+        for (int k = 0; k < i; k++)
+            socket_pair(&r->socket[i][k], &r->socket[k][i]);
+    }
+}
+
 static inline void rig_init(struct rig *r, const struct tb_transport *via,
                             int places, int64_t ring)
 {
@@ -175,6 +215,8 @@ static inline void rig_init(struct rig *r, const struct tb_transport *via,
     r->places = places;
     CHECK_EQ(tb_config_load(&r->config), TB_OK);
     r->config.ring = ring;
+    if (rig_is_tcp(r) && ring)
+        r->config.tcp_ring = ring;
     for (int i = 0; i < places; i++)
         r->local[i] = i;
     r->bytes = (size_t)places * TB_SEGMENT_PER_RANK;
@@ -182,6 +224,7 @@ static inline void rig_init(struct rig *r, const struct tb_transport *via,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(r->segment != MAP_FAILED);
     CHECK_EQ(tb_segment_plan(&r->plan, places, r->bytes, (size_t)ring), TB_OK);
+    rig_connect(r);
 }
 
 static inline void rig_fini(struct rig *r)
@@ -190,6 +233,7 @@ static inline void rig_fini(struct rig *r)
         macs_fini(&r->macs);
     else
         munmap(r->segment, r->bytes);
+    rig_keep(r, -1);
 }
 
 static inline tb_err end_open_mac(struct end *e, struct tb_port_args *args)
@@ -210,6 +254,34 @@ static inline tb_err end_open_mac(struct end *e, struct tb_port_args *args)
     else
         mac_opened(m, e->place);
     return err;
+}
+
+static inline tb_err end_open_tcp(struct end *e, struct tb_port_args *args)
+{
+    struct tb_tcp_args tcp = {.socket = e->rig->socket[e->place],
+                              .build = "a build"};
+    tb_err err;
+
+    CHECK(!pipe(e->ear));
+    CHECK(!fcntl(e->ear[0], F_SETFL, O_NONBLOCK));
+    tcp.ear = e->ear[0];
+    args->tcp = &tcp;
+    args->local_ranks = 1;
+    args->bell = e->bell = &e->own_bell;
+    if (e->rig->build)
+        tcp.build = e->rig->build;
+    err = tb_bell_pipe(e->bell, e->ear[1]);
+    if (!err)
+        err = e->rig->via->open(&e->port, args);
+    if (err) {
+        tb_bell_forget(e->bell);
+        close(e->ear[0]);
+        close(e->ear[1]);
+        return err;
+    }
+    for (int i = 0; i < e->rig->places; i++)
+        e->rig->socket[e->place][i] = -1;
+    return TB_OK;
 }
 
 static inline tb_err end_open(struct end *e, struct rig *r, int place)
@@ -233,6 +305,8 @@ static inline tb_err end_open(struct end *e, struct rig *r, int place)
     e->sink = (struct tb_sink){e, rig_packet, rig_returned, rig_lost};
     if (rig_is_remote(r))
         return end_open_mac(e, &args);
+    if (rig_is_tcp(r))
+        return end_open_tcp(e, &args);
     note = tb_segment_note(r->segment, &r->plan, place);
     e->bell = &tb_segment_rank(r->segment, &r->plan, place)->bell;
     if (r->places == 1)
@@ -261,6 +335,11 @@ static inline void end_fini(struct end *e)
         tb_segment_note(e->rig->segment, &e->rig->plan, e->place)->state =
             TB_STATE_FINALIZED;
     e->rig->via->close(e->port);
+    if (rig_is_tcp(e->rig)) {
+        tb_bell_forget(e->bell);
+        close(e->ear[0]);
+        close(e->ear[1]);
+    }
     mac_fini(&e->mac);
 }
 
@@ -274,7 +353,7 @@ static inline int end_poll_alone(struct end *e)
 /* Where packets take their time they need the sender, too, to arrive. */
 static inline int end_poll(struct end *e)
 {
-    if (rig_is_remote(e->rig) && e->partner)
+    if (rig_is_slow(e->rig) && e->partner)
         end_poll_alone(e->partner);
     return end_poll_alone(e);
 }
@@ -316,16 +395,22 @@ static inline tb_err try_send(struct end *e, int to, enum tb_channel ch,
 static inline bool end_sleep(struct end *e, uint64_t ns)
 {
     uint64_t start = tb_now();
-    uint32_t ticket;
+    uint32_t ticket = 0;
 
     if (rig_is_remote(e->rig)) {
         tb_yield();
         return true;
     }
-    ticket = tb_bell_arm(e->bell);
-
-    if (!e->rig->via->pending(e->port))
-        tb_bell_sleep(e->bell, ticket, ns);
+    if (rig_is_tcp(e->rig))
+        tb_bell_arm_pipe(e->bell);
+    else
+        ticket = tb_bell_arm(e->bell);
+    if (!e->rig->via->pending(e->port)) {
+        if (rig_is_tcp(e->rig))
+            tb_tcp_sleep(e->port, ns);
+        else
+            tb_bell_sleep(e->bell, ticket, ns);
+    }
     tb_bell_disarm(e->bell);
     return tb_now() - start < ns;
 }
