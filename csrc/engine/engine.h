@@ -100,8 +100,34 @@ struct tb_net *tb_engine_net(struct tb_engine *e);
  */
 tb_err tb_context_open(struct tb_engine *e, uint64_t name, const int *peers,
                        int n, struct tb_context **out);
+/* One to send into only, which may share its name with one to receive from;
+ * `peers` as above. */
+tb_err tb_context_outward(struct tb_engine *e, uint64_t name, const int *peers,
+                          struct tb_context **out);
 /* Receives that are still posted stay so; the context ends with the last. */
 void tb_context_close(struct tb_context *c);
+
+/*
+ * A context may be served instead: its messages are not received but handed to
+ * a service as they arrive, by the rank that sent them, which has been checked.
+ * The calls come from within a poll; they may start operations, not wait.
+ */
+struct tb_service {
+    /* A short message, whose data are valid during the call. False: not now;
+     * the message is kept. Called also while earlier ones are kept. */
+    bool (*message)(struct tb_service *s, int source, int tag, const void *data,
+                    int64_t bytes);
+    /* A message has been kept: one that was not wanted now, or a long one. */
+    void (*kept)(struct tb_service *s, int source, int tag);
+};
+/* Before the first message can have come. The service outlives the context. */
+void tb_context_serve(struct tb_context *c, struct tb_service *s);
+/* Takes out the oldest message that was kept from there; NULL: there is none.
+ * *data: its bytes, until tb_arrival_drop; NULL: it is a long one, and has to
+ * be received with tb_engine_recv_arrival. */
+struct tb_arrival *tb_context_take(struct tb_context *c, int source, int tag,
+                                   const void **data, int64_t *bytes);
+void tb_arrival_drop(struct tb_engine *e, struct tb_arrival *a);
 
 /* ------------------------------------------------------ point to point */
 
@@ -161,6 +187,25 @@ void tb_req_finish(struct tb_req *req, tb_err err);
  * and freed then (MPI_Request_free); on_done is not called any more. */
 void tb_req_free(struct tb_req *req);
 
+/* -------------------------------------------------------------- counters */
+
+struct tb_traffic {
+    uint64_t messages_out, bytes_out; /* data of long messages: announced */
+    uint64_t messages_in, bytes_in;
+};
+
+struct tb_engine_stats {
+    struct tb_traffic inside;  /* with processes of this machine */
+    struct tb_traffic outside; /* with others */
+    uint64_t idle;             /* times that a wait was ready to sleep */
+    uint64_t unexpected, unexpected_bytes; /* messages without a receive */
+    uint64_t posted;                       /* receives without a message */
+    uint64_t requests, contexts;           /* that exist */
+};
+
+/* Adds up what there is now; takes as long as the queues are. */
+void tb_engine_stats(const struct tb_engine *e, struct tb_engine_stats *out);
+
 /* ------------------------------------------------------------- progress */
 
 /* Moves what can be moved; true when anything did. Never blocks. */
@@ -172,6 +217,14 @@ tb_err tb_engine_wait(struct tb_engine *e, struct tb_req *req);
 /* `done` may be asked by any thread, and again after it has said yes. */
 tb_err tb_engine_wait_until(struct tb_engine *e, bool (*done)(void *arg),
                             void *arg);
+
+/* Whether all that was started has left this process: no packet waits for
+ * room, no long message is on its way. */
+bool tb_engine_settled(const struct tb_engine *e);
+
+/* Gives up: every wait fails with `why` and the present note from now on. For
+ * what happens in an upcall and concerns nobody's request. */
+void tb_engine_fail(struct tb_engine *e, tb_err why);
 
 /* A test that came out false: gives others the processor now and then, so that
  * a loop over Test or Iprobe does not starve the rank it waits for. */

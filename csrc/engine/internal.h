@@ -8,6 +8,7 @@
  *   send.c      the sending half of the protocols
  *   recv.c      the receiving half
  *   progress.c  polling, waiting, tasks, threads
+ *   stats.c     what it tells about itself
  */
 #ifndef TB_ENGINE_INTERNAL_H
 #define TB_ENGINE_INTERNAL_H
@@ -41,13 +42,15 @@ struct tb_peer {
     bool stalled; /* in engine->stalled: outbox or sends are not empty */
     struct tb_peer *next_stalled;
 
-    uint32_t seq;          /* of the next envelope to it */
+    uint64_t seq;          /* of the next envelope to it; 32 bits travel */
+    uint64_t bytes_out;    /* of data announced or sent to it, ever */
     uint32_t used;         /* eager units sent, ever */
     uint32_t credited;     /* of those, consumed by it as it last said */
     struct tb_list outbox; /* struct tb_parcel: small packets without room */
     struct tb_list sends;  /* struct tb_req: sends without room, in order */
 
-    uint32_t expect;      /* seq of the next envelope from it */
+    uint64_t expect;      /* seq of the next envelope from it */
+    uint64_t bytes_in;    /* of data announced or sent by it, ever */
     uint32_t consumed;    /* eager units from it, ever */
     uint32_t reported;    /* of those, told to it */
     struct tb_list early; /* struct tb_arrival: envelopes ahead of their turn */
@@ -89,12 +92,13 @@ struct tb_context {
     uint64_t name;
     const int *peers;
     int n;
-    bool open;               /* false: only holds early arrivals */
-    bool closing;            /* ends with its last posted receive */
-    unsigned mask;           /* of bins */
-    uint64_t order;          /* of the next posted receive */
-    struct tb_list any;      /* posted with ANY_SOURCE */
-    struct tb_list arrivals; /* all unexpected, in order of arrival */
+    bool open;                  /* false: only holds early arrivals */
+    bool closing;               /* ends with its last posted receive */
+    struct tb_service *service; /* NULL: messages are received */
+    unsigned mask;              /* of bins */
+    uint64_t order;             /* of the next posted receive */
+    struct tb_list any;         /* posted with ANY_SOURCE */
+    struct tb_list arrivals;    /* all unexpected, in order of arrival */
     struct tb_bin {
         struct tb_list posted;
         struct tb_list arrived;

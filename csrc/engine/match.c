@@ -138,6 +138,20 @@ tb_err tb_context_open(struct tb_engine *e, uint64_t name, const int *peers,
     return TB_OK;
 }
 
+/* It is in no chain and has no bins: nothing is ever found in it. */
+tb_err tb_context_outward(struct tb_engine *e, uint64_t name, const int *peers,
+                          struct tb_context **out)
+{
+    struct tb_context *c = tb_calloc(1, sizeof *c);
+    if (!c)
+        return tb_fail(TB_ERR_NO_MEM, "no memory for a context");
+    c->engine = e;
+    c->name = name;
+    c->peers = peers;
+    *out = c;
+    return TB_OK;
+}
+
 static void drop(struct tb_context *c)
 {
     struct tb_engine *e = c->engine;
@@ -172,6 +186,10 @@ void tb_context_close(struct tb_context *c)
 {
     if (!c)
         return;
+    if (!c->bins) {
+        tb_free(c);
+        return;
+    }
     c->closing = true;
     if (!has_posted(c))
         drop(c);

@@ -8,6 +8,8 @@
  */
 #include "engine/internal.h"
 
+#include <stdio.h>
+
 /* ---------------------------------------------------------------- polling */
 
 static void flush_stalled(struct tb_engine *e)
@@ -81,6 +83,12 @@ static bool has_work(const struct tb_engine *e)
     return e->stalled || !tb_list_empty(&e->streams) ||
            !tb_list_empty(&e->pulls) || !tb_list_empty(&e->tasks) ||
            !tb_list_empty(&e->watches);
+}
+
+bool tb_engine_settled(const struct tb_engine *e)
+{
+    return !e->stalled && tb_list_empty(&e->streams) &&
+           tb_list_empty(&e->pulls);
 }
 
 static bool work(struct tb_engine *e)
@@ -264,6 +272,14 @@ tb_err tb_engine_wait(struct tb_engine *e, struct tb_req *req)
         }
     note_wait(e, req);
     return tb_engine_wait_until(e, is_done, req);
+}
+
+void tb_engine_fail(struct tb_engine *e, tb_err why)
+{
+    if (e->fatal)
+        return;
+    e->fatal = why;
+    snprintf(e->fatal_why, sizeof e->fatal_why, "%s", tb_fail_note());
 }
 
 /* Twice in a row may be chance; a loop over Test is waiting, and yields as

@@ -196,6 +196,29 @@ static void keep(struct tb_engine *e, struct tb_context *c,
     tb_match_keep(c, a);
 }
 
+/* To the service of the context, or kept for it. */
+static void serve(struct tb_engine *e, struct tb_context *c,
+                  const struct tb_envelope *k, const struct reading *r)
+{
+    struct tb_service *s = c->service;
+    struct tb_peer *p = tb_peer_of(e, k->base.hop.origin);
+    if ((unsigned)k->source >= (unsigned)c->n ||
+        c->peers[k->source] != p->endpoint) {
+        tb_log(TB_LOG_ERROR, "endpoint %d sent in the name of rank %d",
+               p->endpoint, k->source);
+        e->fatal = TB_ERR_PROTOCOL;
+        return;
+    }
+    if (!r->rts && s->message(s, k->source, k->tag, r->data, r->bytes)) {
+        return_units(e, p, tb_units(r->bytes));
+        if (r->sync)
+            tb_send_fin(e, p, r->remote_id);
+        return;
+    }
+    keep(e, c, k, r);
+    s->kept(s, k->source, k->tag);
+}
+
 static void accept_envelope(struct tb_engine *e, struct tb_peer *p,
                             const struct tb_envelope *k, size_t bytes)
 {
@@ -207,10 +230,16 @@ static void accept_envelope(struct tb_engine *e, struct tb_peer *p,
         e->fatal = TB_ERR_PROTOCOL;
         return;
     }
+    p->bytes_in += (uint64_t)r.bytes;
     struct tb_context *c = tb_context_find(e, k->context);
     struct tb_req *req = NULL;
-    if (TB_LIKELY(c && c->open))
+    if (TB_LIKELY(c && c->open)) {
+        if (TB_UNLIKELY(c->service != NULL)) {
+            serve(e, c, k, &r);
+            return;
+        }
         req = tb_match_arrive(c, k->source, k->tag);
+    }
     if (!req) {
         keep(e, c, k, &r);
         return;
@@ -245,7 +274,7 @@ static void unpark(struct tb_engine *e, struct tb_peer *p)
     for (struct tb_list *l = p->early.next; l != &p->early;) {
         struct tb_arrival *a = TB_CONTAINER(l, struct tb_arrival, link);
         l = l->next;
-        if (a->seq != p->expect)
+        if (a->seq != (uint32_t)p->expect)
             continue;
         tb_list_remove(&a->link);
         accept_envelope(e, p, a->data, a->packet_bytes);
@@ -260,7 +289,7 @@ void tb_handle_envelope(struct tb_engine *e, const struct tb_envelope *k,
     struct tb_peer *p = tb_peer_of(e, k->base.hop.origin);
     if (TB_UNLIKELY(!p))
         return;
-    if (TB_UNLIKELY(k->base.seq != p->expect)) {
+    if (TB_UNLIKELY(k->base.seq != (uint32_t)p->expect)) {
         park(e, p, k, bytes);
         return;
     }
@@ -406,4 +435,35 @@ tb_err tb_engine_recv_arrival(struct tb_engine *e, struct tb_arrival *a,
     *out = req;
     take_arrival(e, a, req);
     return TB_OK;
+}
+
+/* ---------------------------------------------------------------- serving */
+
+void tb_context_serve(struct tb_context *c, struct tb_service *s)
+{
+    c->service = s;
+    for (struct tb_list *l = c->arrivals.next; l != &c->arrivals;) {
+        struct tb_arrival *a = TB_CONTAINER(l, struct tb_arrival, in_order);
+        l = l->next; /* it may be taken out */
+        s->kept(s, a->source, a->tag);
+    }
+}
+
+struct tb_arrival *tb_context_take(struct tb_context *c, int source, int tag,
+                                   const void **data, int64_t *bytes)
+{
+    struct tb_arrival *a = tb_match_look(c, source, tag);
+    if (!a)
+        return NULL;
+    tb_match_take(a);
+    *data = a->rts ? NULL : a->data;
+    *bytes = a->bytes;
+    return a;
+}
+
+void tb_arrival_drop(struct tb_engine *e, struct tb_arrival *a)
+{
+    if (a->sync)
+        tb_send_fin(e, tb_peer_of(e, a->peer), a->remote_id);
+    tb_arrival_free(e, a);
 }

@@ -62,7 +62,8 @@ static void fill_envelope(struct tb_engine *e, struct tb_peer *p,
                           struct tb_envelope *k, enum tb_packet_kind kind,
                           const struct tb_req *req)
 {
-    tb_base_fill(e, p, &k->base, kind, p->seq++);
+    tb_base_fill(e, p, &k->base, kind, (uint32_t)p->seq++);
+    p->bytes_out += (uint64_t)req->bytes;
     k->context = req->context;
     k->source = req->source;
     k->tag = req->tag;
@@ -79,7 +80,7 @@ static tb_err offer_eager(struct tb_engine *e, struct tb_peer *p,
         TB_TRY(tb_req_number(req));
     TB_TRY(tb_route_reserve(p->route, TB_CONTROL, head + (size_t)req->bytes,
                             &slot));
-    req->seq = p->seq;
+    req->seq = (uint32_t)p->seq;
     fill_envelope(e, p, slot.data, TB_PACKET_EAGER, req);
     if (sync) {
         struct tb_sync *k = slot.data;
@@ -105,7 +106,7 @@ static tb_err offer_rts(struct tb_engine *e, struct tb_peer *p,
     TB_TRY(
         tb_route_reserve(p->route, TB_CONTROL, sizeof(struct tb_rts), &slot));
     struct tb_rts *k = slot.data;
-    req->seq = p->seq;
+    req->seq = (uint32_t)p->seq;
     fill_envelope(e, p, &k->envelope, TB_PACKET_RTS, req);
     k->bytes = (uint64_t)req->bytes;
     k->address = req->layout ? 0 : (uintptr_t)req->buf;
@@ -134,7 +135,8 @@ static tb_err send_now(struct tb_engine *e, struct tb_peer *p,
     size_t total = sizeof(struct tb_envelope) + (size_t)bytes;
     TB_TRY(tb_route_reserve(p->route, TB_CONTROL, total, &slot));
     struct tb_envelope *k = slot.data;
-    tb_base_fill(e, p, &k->base, TB_PACKET_EAGER, p->seq++);
+    tb_base_fill(e, p, &k->base, TB_PACKET_EAGER, (uint32_t)p->seq++);
+    p->bytes_out += (uint64_t)bytes;
     k->context = a->context->name;
     k->source = a->source;
     k->tag = a->tag;
@@ -157,7 +159,7 @@ static tb_err sent_request(struct tb_engine *e, struct tb_peer *p,
     if (!req)
         return TB_ERR_NO_MEM;
     req->peer = p->endpoint;
-    req->seq = p->seq - 1;
+    req->seq = (uint32_t)p->seq - 1;
     req->result.bytes = bytes;
     req->done = true;
     *out = req;

@@ -925,7 +925,7 @@ int PMPI_Win_delete_attr(MPI_Win win, int win_keyval)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_delete_attr(win_, win_keyval));
     TB_LEAVE();
 }
 
@@ -954,7 +954,9 @@ int PMPI_Win_get_attr(MPI_Win win, int win_keyval, void *attribute_val,
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("attribute_val", attribute_val));
+    TB_TAKE(tb_check_ptr("flag", flag));
+    TB_TAKE(tb_win_get_attr(win_, win_keyval, attribute_val, flag));
     TB_LEAVE();
 }
 
@@ -970,7 +972,7 @@ int PMPI_Win_set_attr(MPI_Win win, int win_keyval, void *attribute_val)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_set_attr(win_, win_keyval, attribute_val));
     TB_LEAVE();
 }
 

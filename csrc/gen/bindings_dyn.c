@@ -240,7 +240,11 @@ int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name,
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("pset_name", pset_name));
+    struct tb_group *newgroup_ = NULL;
+    TB_TAKE(tb_check_ptr("newgroup", newgroup));
+    TB_TAKE(tb_group_from_session_pset(session_, pset_name, &newgroup_));
+    *newgroup = tb_group_handle(newgroup_);
     TB_LEAVE();
 }
 
@@ -296,12 +300,13 @@ TB_WEAK int MPI_Intercomm_create_from_groups(MPI_Group local_group,
 
 int PMPI_Session_finalize(MPI_Session *session)
 {
-    TB_ENTER(Session_finalize, TB_ANYTIME);
+    TB_ENTER(Session_finalize, 0);
     struct tb_session *session_;
     TB_TAKE(tb_check_ptr("session", session));
     TB_TAKE(tb_session_get(*session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_session_finalize(session_));
+    *session = MPI_SESSION_NULL;
     TB_LEAVE();
 }
 
@@ -312,11 +317,14 @@ TB_WEAK int MPI_Session_finalize(MPI_Session *session)
 
 int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used)
 {
-    TB_ENTER(Session_get_info, TB_ANYTIME);
+    TB_ENTER(Session_get_info, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_used_ = NULL;
+    TB_TAKE(tb_check_ptr("info_used", info_used));
+    TB_TAKE(tb_session_get_info(session_, &info_used_));
+    *info_used = tb_info_handle(info_used_);
     TB_LEAVE();
 }
 
@@ -328,11 +336,15 @@ TB_WEAK int MPI_Session_get_info(MPI_Session session, MPI_Info *info_used)
 int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n,
                               int *pset_len, char *pset_name)
 {
-    TB_ENTER(Session_get_nth_pset, TB_ANYTIME);
+    TB_ENTER(Session_get_nth_pset, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    TB_TAKE(tb_check_ptr("pset_len", pset_len));
+    TB_TAKE(tb_session_get_nth_pset(session_, info_, n, pset_len, pset_name));
     TB_LEAVE();
 }
 
@@ -345,11 +357,15 @@ TB_WEAK int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n,
 int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info,
                                int *npset_names)
 {
-    TB_ENTER(Session_get_num_psets, TB_ANYTIME);
+    TB_ENTER(Session_get_num_psets, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    TB_TAKE(tb_check_ptr("npset_names", npset_names));
+    TB_TAKE(tb_session_get_num_psets(session_, info_, npset_names));
     TB_LEAVE();
 }
 
@@ -362,11 +378,15 @@ TB_WEAK int MPI_Session_get_num_psets(MPI_Session session, MPI_Info info,
 int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name,
                                MPI_Info *info)
 {
-    TB_ENTER(Session_get_pset_info, TB_ANYTIME);
+    TB_ENTER(Session_get_pset_info, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("pset_name", pset_name));
+    struct tb_info *info_ = NULL;
+    TB_TAKE(tb_check_ptr("info", info));
+    TB_TAKE(tb_session_get_pset_info(session_, pset_name, &info_));
+    *info = tb_info_handle(info_);
     TB_LEAVE();
 }
 
@@ -380,7 +400,15 @@ int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler,
                       MPI_Session *session)
 {
     TB_ENTER(Session_init, TB_ANYTIME);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    struct tb_errh *errhandler_;
+    TB_TAKE(tb_errh_get(errhandler, &errhandler_));
+    struct tb_session *session_ = NULL;
+    TB_TAKE(tb_check_ptr("session", session));
+    TB_TAKE(tb_session_init(info_, errhandler_, &session_));
+    *session = tb_session_handle(session_);
     TB_LEAVE();
 }
 

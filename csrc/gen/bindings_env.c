@@ -549,11 +549,11 @@ TB_WEAK int MPI_Remove_error_string(int errorcode)
 
 int PMPI_Session_call_errhandler(MPI_Session session, int errorcode)
 {
-    TB_ENTER(Session_call_errhandler, TB_ANYTIME);
+    TB_ENTER(Session_call_errhandler, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_session_call_errhandler(session_, errorcode));
     TB_LEAVE();
 }
 
@@ -567,7 +567,10 @@ int PMPI_Session_create_errhandler(
     MPI_Errhandler *errhandler)
 {
     TB_ENTER(Session_create_errhandler, TB_ANYTIME);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_errh *errhandler_ = NULL;
+    TB_TAKE(tb_check_ptr("errhandler", errhandler));
+    TB_TAKE(tb_session_create_errhandler(session_errhandler_fn, &errhandler_));
+    *errhandler = tb_errh_handle(errhandler_);
     TB_LEAVE();
 }
 
@@ -580,11 +583,14 @@ TB_WEAK int MPI_Session_create_errhandler(
 
 int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler)
 {
-    TB_ENTER(Session_get_errhandler, TB_ANYTIME);
+    TB_ENTER(Session_get_errhandler, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_errh *errhandler_ = NULL;
+    TB_TAKE(tb_check_ptr("errhandler", errhandler));
+    TB_TAKE(tb_session_get_errhandler(session_, &errhandler_));
+    *errhandler = tb_errh_handle(errhandler_);
     TB_LEAVE();
 }
 
@@ -596,11 +602,13 @@ TB_WEAK int MPI_Session_get_errhandler(MPI_Session session,
 
 int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler)
 {
-    TB_ENTER(Session_set_errhandler, TB_ANYTIME);
+    TB_ENTER(Session_set_errhandler, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_errh *errhandler_;
+    TB_TAKE(tb_errh_get(errhandler, &errhandler_));
+    TB_TAKE(tb_session_set_errhandler(session_, errhandler_));
     TB_LEAVE();
 }
 
@@ -616,7 +624,7 @@ int PMPI_Win_call_errhandler(MPI_Win win, int errorcode)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_call_errhandler(win_, errorcode));
     TB_LEAVE();
 }
 
@@ -648,7 +656,10 @@ int PMPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler *errhandler)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_errh *errhandler_ = NULL;
+    TB_TAKE(tb_check_ptr("errhandler", errhandler));
+    TB_TAKE(tb_win_get_errhandler(win_, &errhandler_));
+    *errhandler = tb_errh_handle(errhandler_);
     TB_LEAVE();
 }
 
@@ -663,7 +674,9 @@ int PMPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_errh *errhandler_;
+    TB_TAKE(tb_errh_get(errhandler, &errhandler_));
+    TB_TAKE(tb_win_set_errhandler(win_, errhandler_));
     TB_LEAVE();
 }
 

@@ -1286,19 +1286,21 @@ TB_WEAK int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request)
     return PMPI_Comm_iflush_buffer(comm, request);
 }
 
-static int do_session_attach_buffer(MPI_Session session)
+static int do_session_attach_buffer(MPI_Session session, void *buffer,
+                                    MPI_Count size)
 {
-    TB_ENTER(Session_attach_buffer, TB_ANYTIME);
+    TB_ENTER(Session_attach_buffer, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("size", size));
+    TB_TAKE(tb_session_attach_buffer(session_, buffer, size));
     TB_LEAVE();
 }
 
 int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size)
 {
-    return do_session_attach_buffer(session);
+    return do_session_attach_buffer(session, buffer, size);
 }
 
 TB_WEAK int MPI_Session_attach_buffer(MPI_Session session, void *buffer,
@@ -1310,7 +1312,7 @@ TB_WEAK int MPI_Session_attach_buffer(MPI_Session session, void *buffer,
 int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer,
                                  MPI_Count size)
 {
-    return do_session_attach_buffer(session);
+    return do_session_attach_buffer(session, buffer, size);
 }
 
 TB_WEAK int MPI_Session_attach_buffer_c(MPI_Session session, void *buffer,
@@ -1319,20 +1321,25 @@ TB_WEAK int MPI_Session_attach_buffer_c(MPI_Session session, void *buffer,
     return PMPI_Session_attach_buffer_c(session, buffer, size);
 }
 
-static int do_session_detach_buffer(MPI_Session session)
+static int do_session_detach_buffer(MPI_Session session, void *buffer_addr,
+                                    struct tb_count_out size)
 {
-    TB_ENTER(Session_detach_buffer, TB_ANYTIME);
+    TB_ENTER(Session_detach_buffer, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("buffer_addr", buffer_addr));
+    MPI_Count size_ = 0;
+    TB_TAKE(tb_check_out("size", size));
+    TB_TAKE(tb_session_detach_buffer(session_, buffer_addr, &size_));
+    TB_TAKE(tb_out_put("size", size, size_));
     TB_LEAVE();
 }
 
 int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr,
                                int *size)
 {
-    return do_session_detach_buffer(session);
+    return do_session_detach_buffer(session, buffer_addr, tb_out_int(size));
 }
 
 TB_WEAK int MPI_Session_detach_buffer(MPI_Session session, void *buffer_addr,
@@ -1344,7 +1351,7 @@ TB_WEAK int MPI_Session_detach_buffer(MPI_Session session, void *buffer_addr,
 int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr,
                                  MPI_Count *size)
 {
-    return do_session_detach_buffer(session);
+    return do_session_detach_buffer(session, buffer_addr, tb_out_count(size));
 }
 
 TB_WEAK int MPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr,
@@ -1355,11 +1362,11 @@ TB_WEAK int MPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr,
 
 int PMPI_Session_flush_buffer(MPI_Session session)
 {
-    TB_ENTER(Session_flush_buffer, TB_ANYTIME);
+    TB_ENTER(Session_flush_buffer, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_session_flush_buffer(session_));
     TB_LEAVE();
 }
 
@@ -1370,11 +1377,15 @@ TB_WEAK int MPI_Session_flush_buffer(MPI_Session session)
 
 int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request)
 {
-    TB_ENTER(Session_iflush_buffer, TB_ANYTIME);
+    TB_ENTER(Session_iflush_buffer, 0);
     struct tb_session *session_;
     TB_TAKE(tb_session_get(session, &session_));
     TB_ON_SESSION(session_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_req *request_ = NULL;
+    TB_TAKE(tb_check_ptr("request", request));
+    TB_TAKE(tb_session_iflush_buffer(session_, &request_));
+    TB_TAKE(tb_req_publish(request_, tb_on_comm(&on_)));
+    *request = tb_req_handle(request_);
     TB_LEAVE();
 }
 
@@ -1386,7 +1397,8 @@ TB_WEAK int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request)
 int PMPI_Parrived(MPI_Request request, int partition, int *flag)
 {
     TB_ENTER(Parrived, 0);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("flag", flag));
+    TB_TAKE(tb_parrived(request, partition, flag));
     TB_LEAVE();
 }
 
@@ -1398,7 +1410,7 @@ TB_WEAK int MPI_Parrived(MPI_Request request, int partition, int *flag)
 int PMPI_Pready(int partition, MPI_Request request)
 {
     TB_ENTER(Pready, 0);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_pready(partition, request));
     TB_LEAVE();
 }
 
@@ -1411,7 +1423,7 @@ int PMPI_Pready_list(int length, const int array_of_partitions[],
                      MPI_Request request)
 {
     TB_ENTER(Pready_list, 0);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_pready_list(length, array_of_partitions, request));
     TB_LEAVE();
 }
 
@@ -1425,7 +1437,7 @@ int PMPI_Pready_range(int partition_low, int partition_high,
                       MPI_Request request)
 {
     TB_ENTER(Pready_range, 0);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_pready_range(partition_low, partition_high, request));
     TB_LEAVE();
 }
 
@@ -1435,13 +1447,29 @@ TB_WEAK int MPI_Pready_range(int partition_low, int partition_high,
     return PMPI_Pready_range(partition_low, partition_high, request);
 }
 
-static int do_precv_init(MPI_Comm comm)
+static int do_precv_init(void *buf, int partitions, MPI_Count count,
+                         MPI_Datatype datatype, int source, int tag,
+                         MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
     TB_ENTER(Precv_init, 0);
     struct tb_comm *comm_;
     TB_TAKE(tb_comm_get(comm, &comm_));
     TB_ON_COMM(comm_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("count", count));
+    struct tb_type *datatype_;
+    TB_TAKE(tb_type_get(datatype, &datatype_));
+    TB_TAKE(tb_check_type(datatype_));
+    TB_TAKE(tb_check_source(comm_, source));
+    TB_TAKE(tb_check_tag(tag));
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    struct tb_req *request_ = NULL;
+    TB_TAKE(tb_check_ptr("request", request));
+    TB_TAKE(tb_precv_init(buf, partitions, count, datatype_, source, tag, comm_,
+                          info_, &request_));
+    TB_TAKE(tb_req_publish(request_, tb_on_comm(&on_)));
+    *request = tb_req_handle(request_);
     TB_LEAVE();
 }
 
@@ -1449,7 +1477,8 @@ int PMPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype,
                     int source, int tag, MPI_Comm comm, MPI_Info info,
                     MPI_Request *request)
 {
-    return do_precv_init(comm);
+    return do_precv_init(buf, partitions, count, datatype, source, tag, comm,
+                         info, request);
 }
 
 TB_WEAK int MPI_Precv_init(void *buf, int partitions, int count,
@@ -1464,7 +1493,8 @@ int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count,
                       MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                       MPI_Info info, MPI_Request *request)
 {
-    return do_precv_init(comm);
+    return do_precv_init(buf, partitions, count, datatype, source, tag, comm,
+                         info, request);
 }
 
 TB_WEAK int MPI_Precv_init_c(void *buf, int partitions, MPI_Count count,
@@ -1475,13 +1505,29 @@ TB_WEAK int MPI_Precv_init_c(void *buf, int partitions, MPI_Count count,
                              comm, info, request);
 }
 
-static int do_psend_init(MPI_Comm comm)
+static int do_psend_init(const void *buf, int partitions, MPI_Count count,
+                         MPI_Datatype datatype, int dest, int tag,
+                         MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
     TB_ENTER(Psend_init, 0);
     struct tb_comm *comm_;
     TB_TAKE(tb_comm_get(comm, &comm_));
     TB_ON_COMM(comm_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("count", count));
+    struct tb_type *datatype_;
+    TB_TAKE(tb_type_get(datatype, &datatype_));
+    TB_TAKE(tb_check_type(datatype_));
+    TB_TAKE(tb_check_dest(comm_, dest));
+    TB_TAKE(tb_check_tag(tag));
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    struct tb_req *request_ = NULL;
+    TB_TAKE(tb_check_ptr("request", request));
+    TB_TAKE(tb_psend_init(buf, partitions, count, datatype_, dest, tag, comm_,
+                          info_, &request_));
+    TB_TAKE(tb_req_publish(request_, tb_on_comm(&on_)));
+    *request = tb_req_handle(request_);
     TB_LEAVE();
 }
 
@@ -1489,7 +1535,8 @@ int PMPI_Psend_init(const void *buf, int partitions, int count,
                     MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                     MPI_Info info, MPI_Request *request)
 {
-    return do_psend_init(comm);
+    return do_psend_init(buf, partitions, count, datatype, dest, tag, comm,
+                         info, request);
 }
 
 TB_WEAK int MPI_Psend_init(const void *buf, int partitions, int count,
@@ -1504,7 +1551,8 @@ int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count,
                       MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                       MPI_Info info, MPI_Request *request)
 {
-    return do_psend_init(comm);
+    return do_psend_init(buf, partitions, count, datatype, dest, tag, comm,
+                         info, request);
 }
 
 TB_WEAK int MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count,

@@ -16,7 +16,7 @@
 
 int PMPI_T_category_changed(int *update_number)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_changed(update_number);
 }
 
 TB_WEAK int MPI_T_category_changed(int *update_number)
@@ -26,7 +26,7 @@ TB_WEAK int MPI_T_category_changed(int *update_number)
 
 int PMPI_T_category_get_categories(int cat_index, int len, int indices[])
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_categories(cat_index, len, indices);
 }
 
 TB_WEAK int MPI_T_category_get_categories(int cat_index, int len, int indices[])
@@ -36,7 +36,7 @@ TB_WEAK int MPI_T_category_get_categories(int cat_index, int len, int indices[])
 
 int PMPI_T_category_get_cvars(int cat_index, int len, int indices[])
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_cvars(cat_index, len, indices);
 }
 
 TB_WEAK int MPI_T_category_get_cvars(int cat_index, int len, int indices[])
@@ -46,7 +46,7 @@ TB_WEAK int MPI_T_category_get_cvars(int cat_index, int len, int indices[])
 
 int PMPI_T_category_get_events(int cat_index, int len, int indices[])
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_events(cat_index, len, indices);
 }
 
 TB_WEAK int MPI_T_category_get_events(int cat_index, int len, int indices[])
@@ -56,7 +56,7 @@ TB_WEAK int MPI_T_category_get_events(int cat_index, int len, int indices[])
 
 int PMPI_T_category_get_index(const char *name, int *cat_index)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_index(name, cat_index);
 }
 
 TB_WEAK int MPI_T_category_get_index(const char *name, int *cat_index)
@@ -68,7 +68,8 @@ int PMPI_T_category_get_info(int cat_index, char *name, int *name_len,
                              char *desc, int *desc_len, int *num_cvars,
                              int *num_pvars, int *num_categories)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_info(cat_index, name, name_len, desc, desc_len,
+                                  num_cvars, num_pvars, num_categories);
 }
 
 TB_WEAK int MPI_T_category_get_info(int cat_index, char *name, int *name_len,
@@ -81,7 +82,7 @@ TB_WEAK int MPI_T_category_get_info(int cat_index, char *name, int *name_len,
 
 int PMPI_T_category_get_num(int *num_cat)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_num(num_cat);
 }
 
 TB_WEAK int MPI_T_category_get_num(int *num_cat)
@@ -91,7 +92,7 @@ TB_WEAK int MPI_T_category_get_num(int *num_cat)
 
 int PMPI_T_category_get_num_events(int cat_index, int *num_events)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_num_events(cat_index, num_events);
 }
 
 TB_WEAK int MPI_T_category_get_num_events(int cat_index, int *num_events)
@@ -101,7 +102,7 @@ TB_WEAK int MPI_T_category_get_num_events(int cat_index, int *num_events)
 
 int PMPI_T_category_get_pvars(int cat_index, int len, int indices[])
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_category_get_pvars(cat_index, len, indices);
 }
 
 TB_WEAK int MPI_T_category_get_pvars(int cat_index, int len, int indices[])
@@ -111,7 +112,7 @@ TB_WEAK int MPI_T_category_get_pvars(int cat_index, int len, int indices[])
 
 int PMPI_T_cvar_get_index(const char *name, int *cvar_index)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_cvar_get_index(name, cvar_index);
 }
 
 TB_WEAK int MPI_T_cvar_get_index(const char *name, int *cvar_index)
@@ -124,7 +125,8 @@ int PMPI_T_cvar_get_info(int cvar_index, char *name, int *name_len,
                          MPI_T_enum *enumtype, char *desc, int *desc_len,
                          int *bind, int *scope)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_cvar_get_info(cvar_index, name, name_len, verbosity, datatype,
+                              enumtype, desc, desc_len, bind, scope);
 }
 
 TB_WEAK int MPI_T_cvar_get_info(int cvar_index, char *name, int *name_len,
@@ -138,7 +140,7 @@ TB_WEAK int MPI_T_cvar_get_info(int cvar_index, char *name, int *name_len,
 
 int PMPI_T_cvar_get_num(int *num_cvar)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_cvar_get_num(num_cvar);
 }
 
 TB_WEAK int MPI_T_cvar_get_num(int *num_cvar)
@@ -149,7 +151,7 @@ TB_WEAK int MPI_T_cvar_get_num(int *num_cvar)
 int PMPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle,
                              MPI_T_cvar_handle *handle, int *count)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_cvar_handle_alloc(cvar_index, obj_handle, handle, count);
 }
 
 TB_WEAK int MPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle,
@@ -160,7 +162,7 @@ TB_WEAK int MPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle,
 
 int PMPI_T_cvar_handle_free(MPI_T_cvar_handle *handle)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_cvar_handle_free(handle);
 }
 
 TB_WEAK int MPI_T_cvar_handle_free(MPI_T_cvar_handle *handle)
@@ -170,7 +172,7 @@ TB_WEAK int MPI_T_cvar_handle_free(MPI_T_cvar_handle *handle)
 
 int PMPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_cvar_read(handle, buf);
 }
 
 TB_WEAK int MPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf)
@@ -180,7 +182,7 @@ TB_WEAK int MPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf)
 
 int PMPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_cvar_write(handle, buf);
 }
 
 TB_WEAK int MPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf)
@@ -191,7 +193,7 @@ TB_WEAK int MPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf)
 int PMPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name,
                          int *name_len)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_enum_get_info(enumtype, num, name, name_len);
 }
 
 TB_WEAK int MPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name,
@@ -203,7 +205,7 @@ TB_WEAK int MPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name,
 int PMPI_T_enum_get_item(MPI_T_enum enumtype, int indx, int *value, char *name,
                          int *name_len)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_enum_get_item(enumtype, indx, value, name, name_len);
 }
 
 TB_WEAK int MPI_T_enum_get_item(MPI_T_enum enumtype, int indx, int *value,
@@ -216,7 +218,8 @@ int PMPI_T_event_callback_get_info(MPI_T_event_registration event_registration,
                                    MPI_T_cb_safety cb_safety,
                                    MPI_Info *info_used)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_callback_get_info(event_registration, cb_safety,
+                                        info_used);
 }
 
 TB_WEAK int MPI_T_event_callback_get_info(
@@ -230,7 +233,7 @@ TB_WEAK int MPI_T_event_callback_get_info(
 int PMPI_T_event_callback_set_info(MPI_T_event_registration event_registration,
                                    MPI_T_cb_safety cb_safety, MPI_Info info)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_callback_set_info(event_registration, cb_safety, info);
 }
 
 TB_WEAK int MPI_T_event_callback_set_info(
@@ -242,7 +245,7 @@ TB_WEAK int MPI_T_event_callback_set_info(
 
 int PMPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_copy(event_instance, buffer);
 }
 
 TB_WEAK int MPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer)
@@ -252,7 +255,7 @@ TB_WEAK int MPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer)
 
 int PMPI_T_event_get_index(const char *name, int *event_index)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_get_index(name, event_index);
 }
 
 TB_WEAK int MPI_T_event_get_index(const char *name, int *event_index)
@@ -266,7 +269,10 @@ int PMPI_T_event_get_info(int event_index, char *name, int *name_len,
                           MPI_T_enum *enumtype, MPI_Info *info, char *desc,
                           int *desc_len, int *bind)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_get_info(event_index, name, name_len, verbosity,
+                               array_of_datatypes, array_of_displacements,
+                               num_elements, enumtype, info, desc, desc_len,
+                               bind);
 }
 
 TB_WEAK int MPI_T_event_get_info(int event_index, char *name, int *name_len,
@@ -285,7 +291,7 @@ TB_WEAK int MPI_T_event_get_info(int event_index, char *name, int *name_len,
 
 int PMPI_T_event_get_num(int *num_events)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_get_num(num_events);
 }
 
 TB_WEAK int MPI_T_event_get_num(int *num_events)
@@ -296,7 +302,7 @@ TB_WEAK int MPI_T_event_get_num(int *num_events)
 int PMPI_T_event_get_source(MPI_T_event_instance event_instance,
                             int *source_index)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_get_source(event_instance, source_index);
 }
 
 TB_WEAK int MPI_T_event_get_source(MPI_T_event_instance event_instance,
@@ -308,7 +314,7 @@ TB_WEAK int MPI_T_event_get_source(MPI_T_event_instance event_instance,
 int PMPI_T_event_get_timestamp(MPI_T_event_instance event_instance,
                                MPI_Count *event_timestamp)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_get_timestamp(event_instance, event_timestamp);
 }
 
 TB_WEAK int MPI_T_event_get_timestamp(MPI_T_event_instance event_instance,
@@ -320,7 +326,8 @@ TB_WEAK int MPI_T_event_get_timestamp(MPI_T_event_instance event_instance,
 int PMPI_T_event_handle_alloc(int event_index, void *obj_handle, MPI_Info info,
                               MPI_T_event_registration *event_registration)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_handle_alloc(event_index, obj_handle, info,
+                                   event_registration);
 }
 
 TB_WEAK int MPI_T_event_handle_alloc(
@@ -335,7 +342,8 @@ int PMPI_T_event_handle_free(MPI_T_event_registration event_registration,
                              void *user_data,
                              MPI_T_event_free_cb_function free_cb_function)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_handle_free(event_registration, user_data,
+                                  free_cb_function);
 }
 
 TB_WEAK int MPI_T_event_handle_free(
@@ -349,7 +357,7 @@ TB_WEAK int MPI_T_event_handle_free(
 int PMPI_T_event_handle_get_info(MPI_T_event_registration event_registration,
                                  MPI_Info *info_used)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_handle_get_info(event_registration, info_used);
 }
 
 TB_WEAK int MPI_T_event_handle_get_info(
@@ -361,7 +369,7 @@ TB_WEAK int MPI_T_event_handle_get_info(
 int PMPI_T_event_handle_set_info(MPI_T_event_registration event_registration,
                                  MPI_Info info)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_handle_set_info(event_registration, info);
 }
 
 TB_WEAK int MPI_T_event_handle_set_info(
@@ -373,7 +381,7 @@ TB_WEAK int MPI_T_event_handle_set_info(
 int PMPI_T_event_read(MPI_T_event_instance event_instance, int element_index,
                       void *buffer)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_read(event_instance, element_index, buffer);
 }
 
 TB_WEAK int MPI_T_event_read(MPI_T_event_instance event_instance,
@@ -387,7 +395,8 @@ int PMPI_T_event_register_callback(MPI_T_event_registration event_registration,
                                    void *user_data,
                                    MPI_T_event_cb_function event_cb_function)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_register_callback(event_registration, cb_safety, info,
+                                        user_data, event_cb_function);
 }
 
 TB_WEAK int MPI_T_event_register_callback(
@@ -402,7 +411,8 @@ int PMPI_T_event_set_dropped_handler(
     MPI_T_event_registration event_registration,
     MPI_T_event_dropped_cb_function dropped_cb_function)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_event_set_dropped_handler(event_registration,
+                                          dropped_cb_function);
 }
 
 TB_WEAK int MPI_T_event_set_dropped_handler(
@@ -415,7 +425,7 @@ TB_WEAK int MPI_T_event_set_dropped_handler(
 
 int PMPI_T_finalize(void)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_finalize();
 }
 
 TB_WEAK int MPI_T_finalize(void)
@@ -425,7 +435,7 @@ TB_WEAK int MPI_T_finalize(void)
 
 int PMPI_T_init_thread(int required, int *provided)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_init_thread(required, provided);
 }
 
 TB_WEAK int MPI_T_init_thread(int required, int *provided)
@@ -435,7 +445,7 @@ TB_WEAK int MPI_T_init_thread(int required, int *provided)
 
 int PMPI_T_pvar_get_index(const char *name, int var_class, int *pvar_index)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_get_index(name, var_class, pvar_index);
 }
 
 TB_WEAK int MPI_T_pvar_get_index(const char *name, int var_class,
@@ -449,7 +459,9 @@ int PMPI_T_pvar_get_info(int pvar_index, char *name, int *name_len,
                          MPI_T_enum *enumtype, char *desc, int *desc_len,
                          int *bind, int *readonly, int *continuous, int *atomic)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_get_info(pvar_index, name, name_len, verbosity, var_class,
+                              datatype, enumtype, desc, desc_len, bind,
+                              readonly, continuous, atomic);
 }
 
 TB_WEAK int MPI_T_pvar_get_info(int pvar_index, char *name, int *name_len,
@@ -465,7 +477,7 @@ TB_WEAK int MPI_T_pvar_get_info(int pvar_index, char *name, int *name_len,
 
 int PMPI_T_pvar_get_num(int *num_pvar)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_get_num(num_pvar);
 }
 
 TB_WEAK int MPI_T_pvar_get_num(int *num_pvar)
@@ -477,7 +489,8 @@ int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index,
                              void *obj_handle, MPI_T_pvar_handle *handle,
                              int *count)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_handle_alloc(session, pvar_index, obj_handle, handle,
+                                  count);
 }
 
 TB_WEAK int MPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index,
@@ -491,7 +504,7 @@ TB_WEAK int MPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index,
 int PMPI_T_pvar_handle_free(MPI_T_pvar_session session,
                             MPI_T_pvar_handle *handle)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_handle_free(session, handle);
 }
 
 TB_WEAK int MPI_T_pvar_handle_free(MPI_T_pvar_session session,
@@ -503,7 +516,7 @@ TB_WEAK int MPI_T_pvar_handle_free(MPI_T_pvar_session session,
 int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle,
                      void *buf)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_read(session, handle, buf);
 }
 
 TB_WEAK int MPI_T_pvar_read(MPI_T_pvar_session session,
@@ -515,7 +528,7 @@ TB_WEAK int MPI_T_pvar_read(MPI_T_pvar_session session,
 int PMPI_T_pvar_readreset(MPI_T_pvar_session session, MPI_T_pvar_handle handle,
                           void *buf)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_readreset(session, handle, buf);
 }
 
 TB_WEAK int MPI_T_pvar_readreset(MPI_T_pvar_session session,
@@ -526,7 +539,7 @@ TB_WEAK int MPI_T_pvar_readreset(MPI_T_pvar_session session,
 
 int PMPI_T_pvar_reset(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_reset(session, handle);
 }
 
 TB_WEAK int MPI_T_pvar_reset(MPI_T_pvar_session session,
@@ -537,7 +550,7 @@ TB_WEAK int MPI_T_pvar_reset(MPI_T_pvar_session session,
 
 int PMPI_T_pvar_session_create(MPI_T_pvar_session *session)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_session_create(session);
 }
 
 TB_WEAK int MPI_T_pvar_session_create(MPI_T_pvar_session *session)
@@ -547,7 +560,7 @@ TB_WEAK int MPI_T_pvar_session_create(MPI_T_pvar_session *session)
 
 int PMPI_T_pvar_session_free(MPI_T_pvar_session *session)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_session_free(session);
 }
 
 TB_WEAK int MPI_T_pvar_session_free(MPI_T_pvar_session *session)
@@ -557,7 +570,7 @@ TB_WEAK int MPI_T_pvar_session_free(MPI_T_pvar_session *session)
 
 int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_start(session, handle);
 }
 
 TB_WEAK int MPI_T_pvar_start(MPI_T_pvar_session session,
@@ -568,7 +581,7 @@ TB_WEAK int MPI_T_pvar_start(MPI_T_pvar_session session,
 
 int PMPI_T_pvar_stop(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_stop(session, handle);
 }
 
 TB_WEAK int MPI_T_pvar_stop(MPI_T_pvar_session session,
@@ -580,7 +593,7 @@ TB_WEAK int MPI_T_pvar_stop(MPI_T_pvar_session session,
 int PMPI_T_pvar_write(MPI_T_pvar_session session, MPI_T_pvar_handle handle,
                       const void *buf)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_pvar_write(session, handle, buf);
 }
 
 TB_WEAK int MPI_T_pvar_write(MPI_T_pvar_session session,
@@ -595,7 +608,8 @@ int PMPI_T_source_get_info(int source_index, char *name, int *name_len,
                            MPI_Count *ticks_per_second, MPI_Count *max_ticks,
                            MPI_Info *info)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_source_get_info(source_index, name, name_len, desc, desc_len,
+                                ordering, ticks_per_second, max_ticks, info);
 }
 
 TB_WEAK int MPI_T_source_get_info(int source_index, char *name, int *name_len,
@@ -610,7 +624,7 @@ TB_WEAK int MPI_T_source_get_info(int source_index, char *name, int *name_len,
 
 int PMPI_T_source_get_num(int *num_sources)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_source_get_num(num_sources);
 }
 
 TB_WEAK int MPI_T_source_get_num(int *num_sources)
@@ -620,7 +634,7 @@ TB_WEAK int MPI_T_source_get_num(int *num_sources)
 
 int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp)
 {
-    return MPI_T_ERR_NOT_SUPPORTED;
+    return tb_t_source_get_timestamp(source_index, timestamp);
 }
 
 TB_WEAK int MPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp)

@@ -14,13 +14,28 @@
 /* A stub reads no more of its arguments than it needs to find the handler. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-static int do_accumulate(MPI_Win win)
+static int do_accumulate(const void *origin_addr, MPI_Count origin_count,
+                         MPI_Datatype origin_datatype, int target_rank,
+                         MPI_Aint target_disp, MPI_Count target_count,
+                         MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)
 {
     TB_ENTER(Accumulate, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_;
+    TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_type(origin_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    struct tb_op *op_;
+    TB_TAKE(tb_op_get(op, &op_));
+    TB_TAKE(tb_accumulate(origin_addr, origin_count, origin_datatype_,
+                          target_rank, target_disp, target_count,
+                          target_datatype_, op_, win_));
     TB_LEAVE();
 }
 
@@ -29,7 +44,9 @@ int PMPI_Accumulate(const void *origin_addr, int origin_count,
                     MPI_Aint target_disp, int target_count,
                     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)
 {
-    return do_accumulate(win);
+    return do_accumulate(origin_addr, origin_count, origin_datatype,
+                         target_rank, target_disp, target_count,
+                         target_datatype, op, win);
 }
 
 TB_WEAK int MPI_Accumulate(const void *origin_addr, int origin_count,
@@ -47,7 +64,9 @@ int PMPI_Accumulate_c(const void *origin_addr, MPI_Count origin_count,
                       MPI_Aint target_disp, MPI_Count target_count,
                       MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)
 {
-    return do_accumulate(win);
+    return do_accumulate(origin_addr, origin_count, origin_datatype,
+                         target_rank, target_disp, target_count,
+                         target_datatype, op, win);
 }
 
 TB_WEAK int MPI_Accumulate_c(const void *origin_addr, MPI_Count origin_count,
@@ -69,7 +88,11 @@ int PMPI_Compare_and_swap(const void *origin_addr, const void *compare_addr,
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_type *datatype_;
+    TB_TAKE(tb_type_get(datatype, &datatype_));
+    TB_TAKE(tb_check_type(datatype_));
+    TB_TAKE(tb_compare_and_swap(origin_addr, compare_addr, result_addr,
+                                datatype_, target_rank, target_disp, win_));
     TB_LEAVE();
 }
 
@@ -90,7 +113,13 @@ int PMPI_Fetch_and_op(const void *origin_addr, void *result_addr,
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_type *datatype_;
+    TB_TAKE(tb_type_get(datatype, &datatype_));
+    TB_TAKE(tb_check_type(datatype_));
+    struct tb_op *op_;
+    TB_TAKE(tb_op_get(op, &op_));
+    TB_TAKE(tb_fetch_and_op(origin_addr, result_addr, datatype_, target_rank,
+                            target_disp, op_, win_));
     TB_LEAVE();
 }
 
@@ -102,13 +131,25 @@ TB_WEAK int MPI_Fetch_and_op(const void *origin_addr, void *result_addr,
                              target_disp, op, win);
 }
 
-static int do_get(MPI_Win win)
+static int do_get(void *origin_addr, MPI_Count origin_count,
+                  MPI_Datatype origin_datatype, int target_rank,
+                  MPI_Aint target_disp, MPI_Count target_count,
+                  MPI_Datatype target_datatype, MPI_Win win)
 {
     TB_ENTER(Get, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_;
+    TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_type(origin_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    TB_TAKE(tb_get(origin_addr, origin_count, origin_datatype_, target_rank,
+                   target_disp, target_count, target_datatype_, win_));
     TB_LEAVE();
 }
 
@@ -116,7 +157,8 @@ int PMPI_Get(void *origin_addr, int origin_count, MPI_Datatype origin_datatype,
              int target_rank, MPI_Aint target_disp, int target_count,
              MPI_Datatype target_datatype, MPI_Win win)
 {
-    return do_get(win);
+    return do_get(origin_addr, origin_count, origin_datatype, target_rank,
+                  target_disp, target_count, target_datatype, win);
 }
 
 TB_WEAK int MPI_Get(void *origin_addr, int origin_count,
@@ -133,7 +175,8 @@ int PMPI_Get_c(void *origin_addr, MPI_Count origin_count,
                MPI_Aint target_disp, MPI_Count target_count,
                MPI_Datatype target_datatype, MPI_Win win)
 {
-    return do_get(win);
+    return do_get(origin_addr, origin_count, origin_datatype, target_rank,
+                  target_disp, target_count, target_datatype, win);
 }
 
 TB_WEAK int MPI_Get_c(void *origin_addr, MPI_Count origin_count,
@@ -145,13 +188,36 @@ TB_WEAK int MPI_Get_c(void *origin_addr, MPI_Count origin_count,
                       target_disp, target_count, target_datatype, win);
 }
 
-static int do_get_accumulate(MPI_Win win)
+static int do_get_accumulate(const void *origin_addr, MPI_Count origin_count,
+                             MPI_Datatype origin_datatype, void *result_addr,
+                             MPI_Count result_count,
+                             MPI_Datatype result_datatype, int target_rank,
+                             MPI_Aint target_disp, MPI_Count target_count,
+                             MPI_Datatype target_datatype, MPI_Op op,
+                             MPI_Win win)
 {
     TB_ENTER(Get_accumulate, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_ = NULL;
+    if (origin_datatype != MPI_DATATYPE_NULL)
+        TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_count("result_count", result_count));
+    struct tb_type *result_datatype_;
+    TB_TAKE(tb_type_get(result_datatype, &result_datatype_));
+    TB_TAKE(tb_check_type(result_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    struct tb_op *op_;
+    TB_TAKE(tb_op_get(op, &op_));
+    TB_TAKE(tb_get_accumulate(origin_addr, origin_count, origin_datatype_,
+                              result_addr, result_count, result_datatype_,
+                              target_rank, target_disp, target_count,
+                              target_datatype_, op_, win_));
     TB_LEAVE();
 }
 
@@ -161,7 +227,10 @@ int PMPI_Get_accumulate(const void *origin_addr, int origin_count,
                         int target_rank, MPI_Aint target_disp, int target_count,
                         MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)
 {
-    return do_get_accumulate(win);
+    return do_get_accumulate(origin_addr, origin_count, origin_datatype,
+                             result_addr, result_count, result_datatype,
+                             target_rank, target_disp, target_count,
+                             target_datatype, op, win);
 }
 
 TB_WEAK int MPI_Get_accumulate(const void *origin_addr, int origin_count,
@@ -184,7 +253,10 @@ int PMPI_Get_accumulate_c(const void *origin_addr, MPI_Count origin_count,
                           MPI_Count target_count, MPI_Datatype target_datatype,
                           MPI_Op op, MPI_Win win)
 {
-    return do_get_accumulate(win);
+    return do_get_accumulate(origin_addr, origin_count, origin_datatype,
+                             result_addr, result_count, result_datatype,
+                             target_rank, target_disp, target_count,
+                             target_datatype, op, win);
 }
 
 TB_WEAK int MPI_Get_accumulate_c(const void *origin_addr,
@@ -202,13 +274,25 @@ TB_WEAK int MPI_Get_accumulate_c(const void *origin_addr,
                                  target_datatype, op, win);
 }
 
-static int do_put(MPI_Win win)
+static int do_put(const void *origin_addr, MPI_Count origin_count,
+                  MPI_Datatype origin_datatype, int target_rank,
+                  MPI_Aint target_disp, MPI_Count target_count,
+                  MPI_Datatype target_datatype, MPI_Win win)
 {
     TB_ENTER(Put, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_;
+    TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_type(origin_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    TB_TAKE(tb_put(origin_addr, origin_count, origin_datatype_, target_rank,
+                   target_disp, target_count, target_datatype_, win_));
     TB_LEAVE();
 }
 
@@ -217,7 +301,8 @@ int PMPI_Put(const void *origin_addr, int origin_count,
              MPI_Aint target_disp, int target_count,
              MPI_Datatype target_datatype, MPI_Win win)
 {
-    return do_put(win);
+    return do_put(origin_addr, origin_count, origin_datatype, target_rank,
+                  target_disp, target_count, target_datatype, win);
 }
 
 TB_WEAK int MPI_Put(const void *origin_addr, int origin_count,
@@ -234,7 +319,8 @@ int PMPI_Put_c(const void *origin_addr, MPI_Count origin_count,
                MPI_Aint target_disp, MPI_Count target_count,
                MPI_Datatype target_datatype, MPI_Win win)
 {
-    return do_put(win);
+    return do_put(origin_addr, origin_count, origin_datatype, target_rank,
+                  target_disp, target_count, target_datatype, win);
 }
 
 TB_WEAK int MPI_Put_c(const void *origin_addr, MPI_Count origin_count,
@@ -246,13 +332,33 @@ TB_WEAK int MPI_Put_c(const void *origin_addr, MPI_Count origin_count,
                       target_disp, target_count, target_datatype, win);
 }
 
-static int do_raccumulate(MPI_Win win)
+static int do_raccumulate(const void *origin_addr, MPI_Count origin_count,
+                          MPI_Datatype origin_datatype, int target_rank,
+                          MPI_Aint target_disp, MPI_Count target_count,
+                          MPI_Datatype target_datatype, MPI_Op op, MPI_Win win,
+                          MPI_Request *request)
 {
     TB_ENTER(Raccumulate, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_;
+    TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_type(origin_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    struct tb_op *op_;
+    TB_TAKE(tb_op_get(op, &op_));
+    struct tb_req *request_ = NULL;
+    TB_TAKE(tb_check_ptr("request", request));
+    TB_TAKE(tb_raccumulate(origin_addr, origin_count, origin_datatype_,
+                           target_rank, target_disp, target_count,
+                           target_datatype_, op_, win_, &request_));
+    TB_TAKE(tb_req_publish(request_, tb_on_comm(&on_)));
+    *request = tb_req_handle(request_);
     TB_LEAVE();
 }
 
@@ -262,7 +368,9 @@ int PMPI_Raccumulate(const void *origin_addr, int origin_count,
                      MPI_Datatype target_datatype, MPI_Op op, MPI_Win win,
                      MPI_Request *request)
 {
-    return do_raccumulate(win);
+    return do_raccumulate(origin_addr, origin_count, origin_datatype,
+                          target_rank, target_disp, target_count,
+                          target_datatype, op, win, request);
 }
 
 TB_WEAK int MPI_Raccumulate(const void *origin_addr, int origin_count,
@@ -282,7 +390,9 @@ int PMPI_Raccumulate_c(const void *origin_addr, MPI_Count origin_count,
                        MPI_Datatype target_datatype, MPI_Op op, MPI_Win win,
                        MPI_Request *request)
 {
-    return do_raccumulate(win);
+    return do_raccumulate(origin_addr, origin_count, origin_datatype,
+                          target_rank, target_disp, target_count,
+                          target_datatype, op, win, request);
 }
 
 TB_WEAK int MPI_Raccumulate_c(const void *origin_addr, MPI_Count origin_count,
@@ -296,13 +406,31 @@ TB_WEAK int MPI_Raccumulate_c(const void *origin_addr, MPI_Count origin_count,
                               target_datatype, op, win, request);
 }
 
-static int do_rget(MPI_Win win)
+static int do_rget(void *origin_addr, MPI_Count origin_count,
+                   MPI_Datatype origin_datatype, int target_rank,
+                   MPI_Aint target_disp, MPI_Count target_count,
+                   MPI_Datatype target_datatype, MPI_Win win,
+                   MPI_Request *request)
 {
     TB_ENTER(Rget, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_;
+    TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_type(origin_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    struct tb_req *request_ = NULL;
+    TB_TAKE(tb_check_ptr("request", request));
+    TB_TAKE(tb_rget(origin_addr, origin_count, origin_datatype_, target_rank,
+                    target_disp, target_count, target_datatype_, win_,
+                    &request_));
+    TB_TAKE(tb_req_publish(request_, tb_on_comm(&on_)));
+    *request = tb_req_handle(request_);
     TB_LEAVE();
 }
 
@@ -310,7 +438,8 @@ int PMPI_Rget(void *origin_addr, int origin_count, MPI_Datatype origin_datatype,
               int target_rank, MPI_Aint target_disp, int target_count,
               MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request)
 {
-    return do_rget(win);
+    return do_rget(origin_addr, origin_count, origin_datatype, target_rank,
+                   target_disp, target_count, target_datatype, win, request);
 }
 
 TB_WEAK int MPI_Rget(void *origin_addr, int origin_count,
@@ -328,7 +457,8 @@ int PMPI_Rget_c(void *origin_addr, MPI_Count origin_count,
                 MPI_Aint target_disp, MPI_Count target_count,
                 MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request)
 {
-    return do_rget(win);
+    return do_rget(origin_addr, origin_count, origin_datatype, target_rank,
+                   target_disp, target_count, target_datatype, win, request);
 }
 
 TB_WEAK int MPI_Rget_c(void *origin_addr, MPI_Count origin_count,
@@ -342,13 +472,40 @@ TB_WEAK int MPI_Rget_c(void *origin_addr, MPI_Count origin_count,
                        request);
 }
 
-static int do_rget_accumulate(MPI_Win win)
+static int do_rget_accumulate(const void *origin_addr, MPI_Count origin_count,
+                              MPI_Datatype origin_datatype, void *result_addr,
+                              MPI_Count result_count,
+                              MPI_Datatype result_datatype, int target_rank,
+                              MPI_Aint target_disp, MPI_Count target_count,
+                              MPI_Datatype target_datatype, MPI_Op op,
+                              MPI_Win win, MPI_Request *request)
 {
     TB_ENTER(Rget_accumulate, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_ = NULL;
+    if (origin_datatype != MPI_DATATYPE_NULL)
+        TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_count("result_count", result_count));
+    struct tb_type *result_datatype_;
+    TB_TAKE(tb_type_get(result_datatype, &result_datatype_));
+    TB_TAKE(tb_check_type(result_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    struct tb_op *op_;
+    TB_TAKE(tb_op_get(op, &op_));
+    struct tb_req *request_ = NULL;
+    TB_TAKE(tb_check_ptr("request", request));
+    TB_TAKE(tb_rget_accumulate(origin_addr, origin_count, origin_datatype_,
+                               result_addr, result_count, result_datatype_,
+                               target_rank, target_disp, target_count,
+                               target_datatype_, op_, win_, &request_));
+    TB_TAKE(tb_req_publish(request_, tb_on_comm(&on_)));
+    *request = tb_req_handle(request_);
     TB_LEAVE();
 }
 
@@ -359,7 +516,10 @@ int PMPI_Rget_accumulate(const void *origin_addr, int origin_count,
                          int target_count, MPI_Datatype target_datatype,
                          MPI_Op op, MPI_Win win, MPI_Request *request)
 {
-    return do_rget_accumulate(win);
+    return do_rget_accumulate(origin_addr, origin_count, origin_datatype,
+                              result_addr, result_count, result_datatype,
+                              target_rank, target_disp, target_count,
+                              target_datatype, op, win, request);
 }
 
 TB_WEAK int MPI_Rget_accumulate(const void *origin_addr, int origin_count,
@@ -382,7 +542,10 @@ int PMPI_Rget_accumulate_c(const void *origin_addr, MPI_Count origin_count,
                            MPI_Count target_count, MPI_Datatype target_datatype,
                            MPI_Op op, MPI_Win win, MPI_Request *request)
 {
-    return do_rget_accumulate(win);
+    return do_rget_accumulate(origin_addr, origin_count, origin_datatype,
+                              result_addr, result_count, result_datatype,
+                              target_rank, target_disp, target_count,
+                              target_datatype, op, win, request);
 }
 
 TB_WEAK int MPI_Rget_accumulate_c(const void *origin_addr,
@@ -400,13 +563,31 @@ TB_WEAK int MPI_Rget_accumulate_c(const void *origin_addr,
                                   target_datatype, op, win, request);
 }
 
-static int do_rput(MPI_Win win)
+static int do_rput(const void *origin_addr, MPI_Count origin_count,
+                   MPI_Datatype origin_datatype, int target_rank,
+                   MPI_Aint target_disp, MPI_Count target_count,
+                   MPI_Datatype target_datatype, MPI_Win win,
+                   MPI_Request *request)
 {
     TB_ENTER(Rput, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_count("origin_count", origin_count));
+    struct tb_type *origin_datatype_;
+    TB_TAKE(tb_type_get(origin_datatype, &origin_datatype_));
+    TB_TAKE(tb_check_type(origin_datatype_));
+    TB_TAKE(tb_check_count("target_count", target_count));
+    struct tb_type *target_datatype_;
+    TB_TAKE(tb_type_get(target_datatype, &target_datatype_));
+    TB_TAKE(tb_check_type(target_datatype_));
+    struct tb_req *request_ = NULL;
+    TB_TAKE(tb_check_ptr("request", request));
+    TB_TAKE(tb_rput(origin_addr, origin_count, origin_datatype_, target_rank,
+                    target_disp, target_count, target_datatype_, win_,
+                    &request_));
+    TB_TAKE(tb_req_publish(request_, tb_on_comm(&on_)));
+    *request = tb_req_handle(request_);
     TB_LEAVE();
 }
 
@@ -415,7 +596,8 @@ int PMPI_Rput(const void *origin_addr, int origin_count,
               MPI_Aint target_disp, int target_count,
               MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request)
 {
-    return do_rput(win);
+    return do_rput(origin_addr, origin_count, origin_datatype, target_rank,
+                   target_disp, target_count, target_datatype, win, request);
 }
 
 TB_WEAK int MPI_Rput(const void *origin_addr, int origin_count,
@@ -433,7 +615,8 @@ int PMPI_Rput_c(const void *origin_addr, MPI_Count origin_count,
                 MPI_Aint target_disp, MPI_Count target_count,
                 MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request)
 {
-    return do_rput(win);
+    return do_rput(origin_addr, origin_count, origin_datatype, target_rank,
+                   target_disp, target_count, target_datatype, win, request);
 }
 
 TB_WEAK int MPI_Rput_c(const void *origin_addr, MPI_Count origin_count,
@@ -447,20 +630,28 @@ TB_WEAK int MPI_Rput_c(const void *origin_addr, MPI_Count origin_count,
                        request);
 }
 
-static int do_win_allocate(MPI_Comm comm)
+static int do_win_allocate(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
+                           MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
     TB_ENTER(Win_allocate, 0);
     struct tb_comm *comm_;
     TB_TAKE(tb_comm_get(comm, &comm_));
     TB_ON_COMM(comm_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    TB_TAKE(tb_check_ptr("baseptr", baseptr));
+    struct tb_win *win_ = NULL;
+    TB_TAKE(tb_check_ptr("win", win));
+    TB_TAKE(tb_win_allocate(size, disp_unit, info_, comm_, baseptr, &win_));
+    *win = tb_win_handle(win_);
     TB_LEAVE();
 }
 
 int PMPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info,
                       MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
-    return do_win_allocate(comm);
+    return do_win_allocate(size, disp_unit, info, comm, baseptr, win);
 }
 
 TB_WEAK int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info,
@@ -472,7 +663,7 @@ TB_WEAK int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info,
 int PMPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
                         MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
-    return do_win_allocate(comm);
+    return do_win_allocate(size, disp_unit, info, comm, baseptr, win);
 }
 
 TB_WEAK int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
@@ -481,20 +672,30 @@ TB_WEAK int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
     return PMPI_Win_allocate_c(size, disp_unit, info, comm, baseptr, win);
 }
 
-static int do_win_allocate_shared(MPI_Comm comm)
+static int do_win_allocate_shared(MPI_Aint size, MPI_Aint disp_unit,
+                                  MPI_Info info, MPI_Comm comm, void *baseptr,
+                                  MPI_Win *win)
 {
     TB_ENTER(Win_allocate_shared, 0);
     struct tb_comm *comm_;
     TB_TAKE(tb_comm_get(comm, &comm_));
     TB_ON_COMM(comm_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    TB_TAKE(tb_check_ptr("baseptr", baseptr));
+    struct tb_win *win_ = NULL;
+    TB_TAKE(tb_check_ptr("win", win));
+    TB_TAKE(tb_win_allocate_shared(size, disp_unit, info_, comm_, baseptr,
+                                   &win_));
+    *win = tb_win_handle(win_);
     TB_LEAVE();
 }
 
 int PMPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
                              MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
-    return do_win_allocate_shared(comm);
+    return do_win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
 }
 
 TB_WEAK int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
@@ -506,7 +707,7 @@ TB_WEAK int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
 int PMPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
                                MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
-    return do_win_allocate_shared(comm);
+    return do_win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
 }
 
 TB_WEAK int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit,
@@ -523,7 +724,7 @@ int PMPI_Win_attach(MPI_Win win, void *base, MPI_Aint size)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_attach(win_, base, size));
     TB_LEAVE();
 }
 
@@ -538,7 +739,7 @@ int PMPI_Win_complete(MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_complete(win_));
     TB_LEAVE();
 }
 
@@ -547,20 +748,27 @@ TB_WEAK int MPI_Win_complete(MPI_Win win)
     return PMPI_Win_complete(win);
 }
 
-static int do_win_create(MPI_Comm comm)
+static int do_win_create(void *base, MPI_Aint size, MPI_Aint disp_unit,
+                         MPI_Info info, MPI_Comm comm, MPI_Win *win)
 {
     TB_ENTER(Win_create, 0);
     struct tb_comm *comm_;
     TB_TAKE(tb_comm_get(comm, &comm_));
     TB_ON_COMM(comm_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    struct tb_win *win_ = NULL;
+    TB_TAKE(tb_check_ptr("win", win));
+    TB_TAKE(tb_win_create(base, size, disp_unit, info_, comm_, &win_));
+    *win = tb_win_handle(win_);
     TB_LEAVE();
 }
 
 int PMPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info,
                     MPI_Comm comm, MPI_Win *win)
 {
-    return do_win_create(comm);
+    return do_win_create(base, size, disp_unit, info, comm, win);
 }
 
 TB_WEAK int MPI_Win_create(void *base, MPI_Aint size, int disp_unit,
@@ -572,7 +780,7 @@ TB_WEAK int MPI_Win_create(void *base, MPI_Aint size, int disp_unit,
 int PMPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit,
                       MPI_Info info, MPI_Comm comm, MPI_Win *win)
 {
-    return do_win_create(comm);
+    return do_win_create(base, size, disp_unit, info, comm, win);
 }
 
 TB_WEAK int MPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit,
@@ -587,7 +795,13 @@ int PMPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win)
     struct tb_comm *comm_;
     TB_TAKE(tb_comm_get(comm, &comm_));
     TB_ON_COMM(comm_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    struct tb_win *win_ = NULL;
+    TB_TAKE(tb_check_ptr("win", win));
+    TB_TAKE(tb_win_create_dynamic(info_, comm_, &win_));
+    *win = tb_win_handle(win_);
     TB_LEAVE();
 }
 
@@ -602,7 +816,7 @@ int PMPI_Win_detach(MPI_Win win, const void *base)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_detach(win_, base));
     TB_LEAVE();
 }
 
@@ -617,7 +831,7 @@ int PMPI_Win_fence(int assert, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_fence(assert, win_));
     TB_LEAVE();
 }
 
@@ -632,7 +846,7 @@ int PMPI_Win_flush(int rank, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_flush(rank, win_));
     TB_LEAVE();
 }
 
@@ -647,7 +861,7 @@ int PMPI_Win_flush_all(MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_flush_all(win_));
     TB_LEAVE();
 }
 
@@ -662,7 +876,7 @@ int PMPI_Win_flush_local(int rank, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_flush_local(rank, win_));
     TB_LEAVE();
 }
 
@@ -677,7 +891,7 @@ int PMPI_Win_flush_local_all(MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_flush_local_all(win_));
     TB_LEAVE();
 }
 
@@ -693,7 +907,8 @@ int PMPI_Win_free(MPI_Win *win)
     TB_TAKE(tb_check_ptr("win", win));
     TB_TAKE(tb_win_get(*win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_free(win_));
+    *win = MPI_WIN_NULL;
     TB_LEAVE();
 }
 
@@ -708,7 +923,10 @@ int PMPI_Win_get_group(MPI_Win win, MPI_Group *group)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_group *group_ = NULL;
+    TB_TAKE(tb_check_ptr("group", group));
+    TB_TAKE(tb_win_get_group(win_, &group_));
+    *group = tb_group_handle(group_);
     TB_LEAVE();
 }
 
@@ -723,7 +941,10 @@ int PMPI_Win_get_info(MPI_Win win, MPI_Info *info_used)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_used_ = NULL;
+    TB_TAKE(tb_check_ptr("info_used", info_used));
+    TB_TAKE(tb_win_get_info(win_, &info_used_));
+    *info_used = tb_info_handle(info_used_);
     TB_LEAVE();
 }
 
@@ -739,7 +960,9 @@ int PMPI_Win_get_name(MPI_Win win, char *win_name, int *resultlen)
     if (win != MPI_WIN_NULL)
         TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("win_name", win_name));
+    TB_TAKE(tb_check_ptr("resultlen", resultlen));
+    TB_TAKE(tb_win_get_name(win_, win_name, resultlen));
     TB_LEAVE();
 }
 
@@ -754,7 +977,7 @@ int PMPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_lock(lock_type, rank, assert, win_));
     TB_LEAVE();
 }
 
@@ -769,7 +992,7 @@ int PMPI_Win_lock_all(int assert, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_lock_all(assert, win_));
     TB_LEAVE();
 }
 
@@ -784,7 +1007,9 @@ int PMPI_Win_post(MPI_Group group, int assert, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_group *group_;
+    TB_TAKE(tb_group_get(group, &group_));
+    TB_TAKE(tb_win_post(group_, assert, win_));
     TB_LEAVE();
 }
 
@@ -799,7 +1024,10 @@ int PMPI_Win_set_info(MPI_Win win, MPI_Info info)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_info *info_ = NULL;
+    if (info != MPI_INFO_NULL)
+        TB_TAKE(tb_info_get(info, &info_));
+    TB_TAKE(tb_win_set_info(win_, info_));
     TB_LEAVE();
 }
 
@@ -814,7 +1042,8 @@ int PMPI_Win_set_name(MPI_Win win, const char *win_name)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("win_name", win_name));
+    TB_TAKE(tb_win_set_name(win_, win_name));
     TB_LEAVE();
 }
 
@@ -823,20 +1052,26 @@ TB_WEAK int MPI_Win_set_name(MPI_Win win, const char *win_name)
     return PMPI_Win_set_name(win, win_name);
 }
 
-static int do_win_shared_query(MPI_Win win)
+static int do_win_shared_query(MPI_Win win, int rank, MPI_Aint *size,
+                               struct tb_count_out disp_unit, void *baseptr)
 {
     TB_ENTER(Win_shared_query, 0);
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("size", size));
+    MPI_Count disp_unit_ = 0;
+    TB_TAKE(tb_check_out("disp_unit", disp_unit));
+    TB_TAKE(tb_check_ptr("baseptr", baseptr));
+    TB_TAKE(tb_win_shared_query(win_, rank, size, &disp_unit_, baseptr));
+    TB_TAKE(tb_out_put("disp_unit", disp_unit, disp_unit_));
     TB_LEAVE();
 }
 
 int PMPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint *size, int *disp_unit,
                           void *baseptr)
 {
-    return do_win_shared_query(win);
+    return do_win_shared_query(win, rank, size, tb_out_int(disp_unit), baseptr);
 }
 
 TB_WEAK int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint *size,
@@ -848,7 +1083,8 @@ TB_WEAK int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint *size,
 int PMPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint *size,
                             MPI_Aint *disp_unit, void *baseptr)
 {
-    return do_win_shared_query(win);
+    return do_win_shared_query(win, rank, size, tb_out_aint(disp_unit),
+                               baseptr);
 }
 
 TB_WEAK int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint *size,
@@ -863,7 +1099,9 @@ int PMPI_Win_start(MPI_Group group, int assert, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    struct tb_group *group_;
+    TB_TAKE(tb_group_get(group, &group_));
+    TB_TAKE(tb_win_start(group_, assert, win_));
     TB_LEAVE();
 }
 
@@ -878,7 +1116,7 @@ int PMPI_Win_sync(MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_sync(win_));
     TB_LEAVE();
 }
 
@@ -893,7 +1131,8 @@ int PMPI_Win_test(MPI_Win win, int *flag)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_check_ptr("flag", flag));
+    TB_TAKE(tb_win_test(win_, flag));
     TB_LEAVE();
 }
 
@@ -908,7 +1147,7 @@ int PMPI_Win_unlock(int rank, MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_unlock(rank, win_));
     TB_LEAVE();
 }
 
@@ -923,7 +1162,7 @@ int PMPI_Win_unlock_all(MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_unlock_all(win_));
     TB_LEAVE();
 }
 
@@ -938,7 +1177,7 @@ int PMPI_Win_wait(MPI_Win win)
     struct tb_win *win_;
     TB_TAKE(tb_win_get(win, &win_));
     TB_ON_WIN(win_);
-    TB_TAKE(TB_ERR_UNSUPPORTED);
+    TB_TAKE(tb_win_wait(win_));
     TB_LEAVE();
 }
 

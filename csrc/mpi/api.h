@@ -607,8 +607,19 @@ tb_err tb_error_string(int errorcode, char *string, int *resultlen);
 tb_err tb_remove_error_class(int errorclass);
 tb_err tb_remove_error_code(int errorcode);
 tb_err tb_remove_error_string(int errorcode);
+tb_err tb_session_call_errhandler(struct tb_session *session, int errorcode);
+tb_err tb_session_create_errhandler(
+    MPI_Session_errhandler_function *session_errhandler_fn,
+    struct tb_errh **errhandler);
+tb_err tb_session_get_errhandler(struct tb_session *session,
+                                 struct tb_errh **errhandler);
+tb_err tb_session_set_errhandler(struct tb_session *session,
+                                 struct tb_errh *errhandler);
+tb_err tb_win_call_errhandler(struct tb_win *win, int errorcode);
 tb_err tb_win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn,
                                 struct tb_errh **errhandler);
+tb_err tb_win_get_errhandler(struct tb_win *win, struct tb_errh **errhandler);
+tb_err tb_win_set_errhandler(struct tb_win *win, struct tb_errh *errhandler);
 tb_err tb_info_create(struct tb_info **info);
 tb_err tb_info_create_env(int argc, char *argv[], struct tb_info **info);
 tb_err tb_info_delete(struct tb_info *info, const char *key);
@@ -701,7 +712,11 @@ tb_err tb_type_set_attr(struct tb_type *datatype, int type_keyval,
 tb_err tb_win_create_keyval(MPI_Win_copy_attr_function *win_copy_attr_fn,
                             MPI_Win_delete_attr_function *win_delete_attr_fn,
                             int *win_keyval, void *extra_state);
+tb_err tb_win_delete_attr(struct tb_win *win, int win_keyval);
 tb_err tb_win_free_keyval(int *win_keyval);
+tb_err tb_win_get_attr(struct tb_win *win, int win_keyval, void *attribute_val,
+                       int *flag);
+tb_err tb_win_set_attr(struct tb_win *win, int win_keyval, void *attribute_val);
 tb_err tb_cart_coords(struct tb_comm *comm, int rank, int maxdims,
                       int coords[]);
 tb_err tb_cart_create(struct tb_comm *comm_old, int ndims, const int dims[],
@@ -922,6 +937,27 @@ tb_err tb_comm_detach_buffer(struct tb_comm *comm, void *buffer_addr,
                              MPI_Count *size);
 tb_err tb_comm_flush_buffer(struct tb_comm *comm);
 tb_err tb_comm_iflush_buffer(struct tb_comm *comm, struct tb_req **request);
+tb_err tb_session_attach_buffer(struct tb_session *session, void *buffer,
+                                MPI_Count size);
+tb_err tb_session_detach_buffer(struct tb_session *session, void *buffer_addr,
+                                MPI_Count *size);
+tb_err tb_session_flush_buffer(struct tb_session *session);
+tb_err tb_session_iflush_buffer(struct tb_session *session,
+                                struct tb_req **request);
+tb_err tb_parrived(MPI_Request request, int partition, int *flag);
+tb_err tb_pready(int partition, MPI_Request request);
+tb_err tb_pready_list(int length, const int array_of_partitions[],
+                      MPI_Request request);
+tb_err tb_pready_range(int partition_low, int partition_high,
+                       MPI_Request request);
+tb_err tb_precv_init(void *buf, int partitions, MPI_Count count,
+                     struct tb_type *datatype, int source, int tag,
+                     struct tb_comm *comm, struct tb_info *info,
+                     struct tb_req **request);
+tb_err tb_psend_init(const void *buf, int partitions, MPI_Count count,
+                     struct tb_type *datatype, int dest, int tag,
+                     struct tb_comm *comm, struct tb_info *info,
+                     struct tb_req **request);
 tb_err tb_cancel(MPI_Request *request);
 tb_err tb_get_count(const MPI_Status *status, struct tb_type *datatype,
                     MPI_Count *count);
@@ -1264,6 +1300,9 @@ tb_err tb_comm_create_from_group(struct tb_group *group, const char *stringtag,
                                  struct tb_info *info,
                                  struct tb_errh *errhandler,
                                  struct tb_comm **newcomm);
+tb_err tb_group_from_session_pset(struct tb_session *session,
+                                  const char *pset_name,
+                                  struct tb_group **newgroup);
 tb_err tb_intercomm_create_from_groups(struct tb_group *local_group,
                                        int local_leader,
                                        struct tb_group *remote_group,
@@ -1271,6 +1310,103 @@ tb_err tb_intercomm_create_from_groups(struct tb_group *local_group,
                                        struct tb_info *info,
                                        struct tb_errh *errhandler,
                                        struct tb_comm **newintercomm);
+tb_err tb_session_finalize(struct tb_session *session);
+tb_err tb_session_get_info(struct tb_session *session,
+                           struct tb_info **info_used);
+tb_err tb_session_get_nth_pset(struct tb_session *session, struct tb_info *info,
+                               int n, int *pset_len, char *pset_name);
+tb_err tb_session_get_num_psets(struct tb_session *session,
+                                struct tb_info *info, int *npset_names);
+tb_err tb_session_get_pset_info(struct tb_session *session,
+                                const char *pset_name, struct tb_info **info);
+tb_err tb_session_init(struct tb_info *info, struct tb_errh *errhandler,
+                       struct tb_session **session);
+tb_err tb_accumulate(const void *origin_addr, MPI_Count origin_count,
+                     struct tb_type *origin_datatype, int target_rank,
+                     MPI_Aint target_disp, MPI_Count target_count,
+                     struct tb_type *target_datatype, struct tb_op *op,
+                     struct tb_win *win);
+tb_err tb_compare_and_swap(const void *origin_addr, const void *compare_addr,
+                           void *result_addr, struct tb_type *datatype,
+                           int target_rank, MPI_Aint target_disp,
+                           struct tb_win *win);
+tb_err tb_fetch_and_op(const void *origin_addr, void *result_addr,
+                       struct tb_type *datatype, int target_rank,
+                       MPI_Aint target_disp, struct tb_op *op,
+                       struct tb_win *win);
+tb_err tb_get(void *origin_addr, MPI_Count origin_count,
+              struct tb_type *origin_datatype, int target_rank,
+              MPI_Aint target_disp, MPI_Count target_count,
+              struct tb_type *target_datatype, struct tb_win *win);
+tb_err tb_get_accumulate(const void *origin_addr, MPI_Count origin_count,
+                         struct tb_type *origin_datatype, void *result_addr,
+                         MPI_Count result_count,
+                         struct tb_type *result_datatype, int target_rank,
+                         MPI_Aint target_disp, MPI_Count target_count,
+                         struct tb_type *target_datatype, struct tb_op *op,
+                         struct tb_win *win);
+tb_err tb_put(const void *origin_addr, MPI_Count origin_count,
+              struct tb_type *origin_datatype, int target_rank,
+              MPI_Aint target_disp, MPI_Count target_count,
+              struct tb_type *target_datatype, struct tb_win *win);
+tb_err tb_raccumulate(const void *origin_addr, MPI_Count origin_count,
+                      struct tb_type *origin_datatype, int target_rank,
+                      MPI_Aint target_disp, MPI_Count target_count,
+                      struct tb_type *target_datatype, struct tb_op *op,
+                      struct tb_win *win, struct tb_req **request);
+tb_err tb_rget(void *origin_addr, MPI_Count origin_count,
+               struct tb_type *origin_datatype, int target_rank,
+               MPI_Aint target_disp, MPI_Count target_count,
+               struct tb_type *target_datatype, struct tb_win *win,
+               struct tb_req **request);
+tb_err tb_rget_accumulate(const void *origin_addr, MPI_Count origin_count,
+                          struct tb_type *origin_datatype, void *result_addr,
+                          MPI_Count result_count,
+                          struct tb_type *result_datatype, int target_rank,
+                          MPI_Aint target_disp, MPI_Count target_count,
+                          struct tb_type *target_datatype, struct tb_op *op,
+                          struct tb_win *win, struct tb_req **request);
+tb_err tb_rput(const void *origin_addr, MPI_Count origin_count,
+               struct tb_type *origin_datatype, int target_rank,
+               MPI_Aint target_disp, MPI_Count target_count,
+               struct tb_type *target_datatype, struct tb_win *win,
+               struct tb_req **request);
+tb_err tb_win_allocate(MPI_Aint size, MPI_Aint disp_unit, struct tb_info *info,
+                       struct tb_comm *comm, void *baseptr,
+                       struct tb_win **win);
+tb_err tb_win_allocate_shared(MPI_Aint size, MPI_Aint disp_unit,
+                              struct tb_info *info, struct tb_comm *comm,
+                              void *baseptr, struct tb_win **win);
+tb_err tb_win_attach(struct tb_win *win, void *base, MPI_Aint size);
+tb_err tb_win_complete(struct tb_win *win);
+tb_err tb_win_create(void *base, MPI_Aint size, MPI_Aint disp_unit,
+                     struct tb_info *info, struct tb_comm *comm,
+                     struct tb_win **win);
+tb_err tb_win_create_dynamic(struct tb_info *info, struct tb_comm *comm,
+                             struct tb_win **win);
+tb_err tb_win_detach(struct tb_win *win, const void *base);
+tb_err tb_win_fence(int assert, struct tb_win *win);
+tb_err tb_win_flush(int rank, struct tb_win *win);
+tb_err tb_win_flush_all(struct tb_win *win);
+tb_err tb_win_flush_local(int rank, struct tb_win *win);
+tb_err tb_win_flush_local_all(struct tb_win *win);
+tb_err tb_win_free(struct tb_win *win);
+tb_err tb_win_get_group(struct tb_win *win, struct tb_group **group);
+tb_err tb_win_get_info(struct tb_win *win, struct tb_info **info_used);
+tb_err tb_win_get_name(struct tb_win *win, char *win_name, int *resultlen);
+tb_err tb_win_lock(int lock_type, int rank, int assert, struct tb_win *win);
+tb_err tb_win_lock_all(int assert, struct tb_win *win);
+tb_err tb_win_post(struct tb_group *group, int assert, struct tb_win *win);
+tb_err tb_win_set_info(struct tb_win *win, struct tb_info *info);
+tb_err tb_win_set_name(struct tb_win *win, const char *win_name);
+tb_err tb_win_shared_query(struct tb_win *win, int rank, MPI_Aint *size,
+                           MPI_Count *disp_unit, void *baseptr);
+tb_err tb_win_start(struct tb_group *group, int assert, struct tb_win *win);
+tb_err tb_win_sync(struct tb_win *win);
+tb_err tb_win_test(struct tb_win *win, int *flag);
+tb_err tb_win_unlock(int rank, struct tb_win *win);
+tb_err tb_win_unlock_all(struct tb_win *win);
+tb_err tb_win_wait(struct tb_win *win);
 tb_err tb_file_call_errhandler(struct tb_file *fh, int errorcode);
 tb_err tb_file_create_errhandler(
     MPI_File_errhandler_function *file_errhandler_fn,
@@ -1278,5 +1414,98 @@ tb_err tb_file_create_errhandler(
 tb_err tb_file_get_errhandler(struct tb_file *file,
                               struct tb_errh **errhandler);
 tb_err tb_file_set_errhandler(struct tb_file *file, struct tb_errh *errhandler);
+tb_err tb_t_category_changed(int *update_number);
+tb_err tb_t_category_get_categories(int cat_index, int len, int indices[]);
+tb_err tb_t_category_get_cvars(int cat_index, int len, int indices[]);
+tb_err tb_t_category_get_events(int cat_index, int len, int indices[]);
+tb_err tb_t_category_get_index(const char *name, int *cat_index);
+tb_err tb_t_category_get_info(int cat_index, char *name, int *name_len,
+                              char *desc, int *desc_len, int *num_cvars,
+                              int *num_pvars, int *num_categories);
+tb_err tb_t_category_get_num(int *num_cat);
+tb_err tb_t_category_get_num_events(int cat_index, int *num_events);
+tb_err tb_t_category_get_pvars(int cat_index, int len, int indices[]);
+tb_err tb_t_cvar_get_index(const char *name, int *cvar_index);
+tb_err tb_t_cvar_get_info(int cvar_index, char *name, int *name_len,
+                          int *verbosity, MPI_Datatype *datatype,
+                          MPI_T_enum *enumtype, char *desc, int *desc_len,
+                          int *bind, int *scope);
+tb_err tb_t_cvar_get_num(int *num_cvar);
+tb_err tb_t_cvar_handle_alloc(int cvar_index, void *obj_handle,
+                              MPI_T_cvar_handle *handle, int *count);
+tb_err tb_t_cvar_handle_free(MPI_T_cvar_handle *handle);
+tb_err tb_t_cvar_read(MPI_T_cvar_handle handle, void *buf);
+tb_err tb_t_cvar_write(MPI_T_cvar_handle handle, const void *buf);
+tb_err tb_t_enum_get_info(MPI_T_enum enumtype, int *num, char *name,
+                          int *name_len);
+tb_err tb_t_enum_get_item(MPI_T_enum enumtype, int indx, int *value, char *name,
+                          int *name_len);
+tb_err tb_t_event_callback_get_info(
+    MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
+    MPI_Info *info_used);
+tb_err tb_t_event_callback_set_info(
+    MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
+    MPI_Info info);
+tb_err tb_t_event_copy(MPI_T_event_instance event_instance, void *buffer);
+tb_err tb_t_event_get_index(const char *name, int *event_index);
+tb_err tb_t_event_get_info(int event_index, char *name, int *name_len,
+                           int *verbosity, MPI_Datatype array_of_datatypes[],
+                           MPI_Aint array_of_displacements[], int *num_elements,
+                           MPI_T_enum *enumtype, MPI_Info *info, char *desc,
+                           int *desc_len, int *bind);
+tb_err tb_t_event_get_num(int *num_events);
+tb_err tb_t_event_get_source(MPI_T_event_instance event_instance,
+                             int *source_index);
+tb_err tb_t_event_get_timestamp(MPI_T_event_instance event_instance,
+                                MPI_Count *event_timestamp);
+tb_err tb_t_event_handle_alloc(int event_index, void *obj_handle, MPI_Info info,
+                               MPI_T_event_registration *event_registration);
+tb_err tb_t_event_handle_free(MPI_T_event_registration event_registration,
+                              void *user_data,
+                              MPI_T_event_free_cb_function free_cb_function);
+tb_err tb_t_event_handle_get_info(MPI_T_event_registration event_registration,
+                                  MPI_Info *info_used);
+tb_err tb_t_event_handle_set_info(MPI_T_event_registration event_registration,
+                                  MPI_Info info);
+tb_err tb_t_event_read(MPI_T_event_instance event_instance, int element_index,
+                       void *buffer);
+tb_err tb_t_event_register_callback(
+    MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
+    MPI_Info info, void *user_data, MPI_T_event_cb_function event_cb_function);
+tb_err tb_t_event_set_dropped_handler(
+    MPI_T_event_registration event_registration,
+    MPI_T_event_dropped_cb_function dropped_cb_function);
+tb_err tb_t_finalize(void);
+tb_err tb_t_init_thread(int required, int *provided);
+tb_err tb_t_pvar_get_index(const char *name, int var_class, int *pvar_index);
+tb_err tb_t_pvar_get_info(int pvar_index, char *name, int *name_len,
+                          int *verbosity, int *var_class,
+                          MPI_Datatype *datatype, MPI_T_enum *enumtype,
+                          char *desc, int *desc_len, int *bind, int *readonly,
+                          int *continuous, int *atomic);
+tb_err tb_t_pvar_get_num(int *num_pvar);
+tb_err tb_t_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index,
+                              void *obj_handle, MPI_T_pvar_handle *handle,
+                              int *count);
+tb_err tb_t_pvar_handle_free(MPI_T_pvar_session session,
+                             MPI_T_pvar_handle *handle);
+tb_err tb_t_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle,
+                      void *buf);
+tb_err tb_t_pvar_readreset(MPI_T_pvar_session session, MPI_T_pvar_handle handle,
+                           void *buf);
+tb_err tb_t_pvar_reset(MPI_T_pvar_session session, MPI_T_pvar_handle handle);
+tb_err tb_t_pvar_session_create(MPI_T_pvar_session *session);
+tb_err tb_t_pvar_session_free(MPI_T_pvar_session *session);
+tb_err tb_t_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle);
+tb_err tb_t_pvar_stop(MPI_T_pvar_session session, MPI_T_pvar_handle handle);
+tb_err tb_t_pvar_write(MPI_T_pvar_session session, MPI_T_pvar_handle handle,
+                       const void *buf);
+tb_err tb_t_source_get_info(int source_index, char *name, int *name_len,
+                            char *desc, int *desc_len,
+                            MPI_T_source_order *ordering,
+                            MPI_Count *ticks_per_second, MPI_Count *max_ticks,
+                            MPI_Info *info);
+tb_err tb_t_source_get_num(int *num_sources);
+tb_err tb_t_source_get_timestamp(int source_index, MPI_Count *timestamp);
 
 #endif

@@ -458,3 +458,45 @@ tb_err tb_type_delete_attr(struct tb_type *datatype, int keyval)
     return delete_attr(&datatype->attrs, tb_type_handle(datatype), TB_KIND_TYPE,
                        keyval);
 }
+
+/* ----------------------------------------------------------------- windows */
+
+/* Where a predefined attribute's value is: the attribute is the address of an
+ * integer, or of the memory itself. */
+static void *win_value(struct tb_win *win, int keyval)
+{
+    switch (keyval) {
+    case MPI_WIN_BASE:
+        return win->base;
+    case MPI_WIN_SIZE:
+        return &win->size;
+    case MPI_WIN_DISP_UNIT:
+        return &win->disp_unit;
+    case MPI_WIN_CREATE_FLAVOR:
+        return &win->flavor;
+    default:
+        return &win->model;
+    }
+}
+
+tb_err tb_win_get_attr(struct tb_win *win, int keyval, void *attribute_val,
+                       int *flag)
+{
+    if (keyval < MPI_WIN_BASE || keyval > MPI_WIN_MODEL)
+        return get_attr(win->attrs, TB_KIND_WIN, keyval, attribute_val, flag);
+    void *value = win_value(win, keyval);
+    *flag = 1;
+    memcpy(attribute_val, &value, sizeof value);
+    return TB_OK;
+}
+
+tb_err tb_win_set_attr(struct tb_win *win, int keyval, void *attribute_val)
+{
+    return set_attr(&win->attrs, tb_win_handle(win), TB_KIND_WIN, keyval,
+                    attribute_val);
+}
+
+tb_err tb_win_delete_attr(struct tb_win *win, int keyval)
+{
+    return delete_attr(&win->attrs, tb_win_handle(win), TB_KIND_WIN, keyval);
+}

@@ -52,9 +52,13 @@ static inline bool tb_enter(unsigned marks, int call)
 {
     if (marks & TB_NOLOCK)
         return false;
-    bool locked = TB_UNLIKELY(tb_world.threaded);
-    if (locked)
+    bool locked = TB_UNLIKELY(
+        atomic_load_explicit(&tb_world.threaded, memory_order_relaxed));
+    if (locked) {
+        /* After the engine, which another thread may have opened just now. */
+        atomic_thread_fence(memory_order_acquire);
         tb_lock();
+    }
     tb_world.note->call = (uint32_t)call;
     return locked;
 }

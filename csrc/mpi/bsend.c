@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Buffered sends: the data is copied into memory the program attached, to the
- * process or to a communicator, and goes from there.
+ * Buffered sends: the data is copied into memory the program attached, to a
+ * communicator, a session or the process, and goes from there.
  *
  * An attached buffer is divided first-fit: a list of pieces in the order of
  * their addresses, each with its header in front. Finished pieces are given
@@ -203,15 +203,48 @@ tb_err tb_comm_iflush_buffer(struct tb_comm *comm, struct tb_req **request)
     return iflush(&comm->buffer, request);
 }
 
+tb_err tb_session_attach_buffer(struct tb_session *session, void *buffer,
+                                MPI_Count size)
+{
+    return attach(&session->buffer, buffer, size);
+}
+
+tb_err tb_session_detach_buffer(struct tb_session *session, void *buffer_addr,
+                                MPI_Count *size)
+{
+    return detach(&session->buffer, buffer_addr, size);
+}
+
+tb_err tb_session_flush_buffer(struct tb_session *session)
+{
+    return flush(session->buffer);
+}
+
+tb_err tb_session_iflush_buffer(struct tb_session *session,
+                                struct tb_req **request)
+{
+    return iflush(&session->buffer, request);
+}
+
+/* The one nearest to the communicator (MPI 5.0, section 3.6). */
+static tb_err find_buffer(const struct tb_comm *c, struct tb_buffer **out)
+{
+    const struct tb_session *s = c->session;
+    *out = c->buffer ? c->buffer : s ? s->buffer : tb_world.buffer;
+    if (*out)
+        return TB_OK;
+    return tb_fail(TB_ERR_BUFFER,
+                   "no buffer is attached: call %s first",
+                   s ? "MPI_Session_attach_buffer" : "MPI_Buffer_attach");
+}
+
 tb_err tb_p2p_bsend(const struct tb_p2p *a, struct tb_held *held)
 {
+    struct tb_buffer *b;
     if (a->rank == MPI_PROC_NULL)
         return TB_OK;
-    struct tb_buffer *b = a->comm->buffer ? a->comm->buffer : tb_world.buffer;
     int64_t n = a->count * a->type->layout->size;
-    if (!b)
-        return tb_fail(TB_ERR_BUFFER, "no buffer is attached: call "
-                                      "MPI_Buffer_attach first");
+    TB_TRY(find_buffer(a->comm, &b));
     reap(b, false);
     struct tb_piece *p = place(b, (size_t)n);
     if (!p) {

@@ -39,6 +39,7 @@ static void destroy(struct tb_comm *c)
     tb_info_release(c->info);
     tb_uses_free(c->uses);
     tb_errh_unref(c->errh);
+    tb_session_unref(c->session);
     tb_group_unref(c->group);
     tb_group_unref(c->remote);
     tb_free(c);
@@ -60,6 +61,7 @@ tb_err tb_comm_make(struct tb_comm **out, uint64_t name_id,
     c->group = tb_group_ref(group);
     c->remote = tb_group_ref(remote);
     c->peers = remote ? remote : group;
+    c->session = tb_session_ref(parent ? parent->session : group->session);
     c->low_first = parent ? parent->low_first : false;
     c->errh = tb_errh_ref(parent ? parent->errh : &tb_errors_fatal);
     tb_err err = open_contexts(c);
@@ -272,22 +274,25 @@ tb_err tb_comm_test_inter(struct tb_comm *comm, int *flag)
     return TB_OK;
 }
 
-static tb_err share_group(struct tb_group *g, struct tb_group **out)
+static tb_err share_group(struct tb_comm *c, struct tb_group *g,
+                          struct tb_group **out)
 {
     TB_TRY(tb_handle_share(&g->obj, TB_KIND_GROUP));
+    if (!g->session && !g->obj.predefined)
+        g->session = tb_session_ref(c->session);
     *out = g;
     return TB_OK;
 }
 
 tb_err tb_comm_group(struct tb_comm *comm, struct tb_group **group)
 {
-    return share_group(comm->group, group);
+    return share_group(comm, comm->group, group);
 }
 
 tb_err tb_comm_remote_group(struct tb_comm *comm, struct tb_group **group)
 {
     TB_TRY(need_inter(comm));
-    return share_group(comm->remote, group);
+    return share_group(comm, comm->remote, group);
 }
 
 tb_err tb_comm_compare(struct tb_comm *comm1, struct tb_comm *comm2,
@@ -366,8 +371,7 @@ static tb_err make_world(int n)
     for (int i = 0; ranks && i < n; i++)
         ranks[i] = i;
     TB_TRY(make_predefined(&tb_world.comm_world, NAME_WORLD, ranks, n));
-    tb_handle_predefine(&tb_world.comm_world->obj, TB_KIND_COMM,
-                        (uintptr_t)MPI_COMM_WORLD);
+    tb_world.comm_world->obj.predefined = true;
     return tb_comm_set_name(tb_world.comm_world, "MPI_COMM_WORLD");
 }
 
@@ -380,8 +384,7 @@ static tb_err make_self(int self)
     if (ranks)
         ranks[0] = self;
     TB_TRY(make_predefined(&tb_world.comm_self, NAME_SELF, ranks, 1));
-    tb_handle_predefine(&tb_world.comm_self->obj, TB_KIND_COMM,
-                        (uintptr_t)MPI_COMM_SELF);
+    tb_world.comm_self->obj.predefined = true;
     return tb_comm_set_name(tb_world.comm_self, "MPI_COMM_SELF");
 }
 
@@ -393,6 +396,20 @@ tb_err tb_comm_init(void)
     return make_self(tb_net_self(net));
 }
 
+void tb_comm_show_world(void)
+{
+    tb_handle_predefine(&tb_world.comm_world->obj, TB_KIND_COMM,
+                        (uintptr_t)MPI_COMM_WORLD);
+    tb_handle_predefine(&tb_world.comm_self->obj, TB_KIND_COMM,
+                        (uintptr_t)MPI_COMM_SELF);
+}
+
+void tb_comm_hide_world(void)
+{
+    tb_handle_predefined[(uintptr_t)MPI_COMM_SELF] = NULL;
+    tb_handle_predefined[(uintptr_t)MPI_COMM_WORLD] = NULL;
+}
+
 static void drop(void *object)
 {
     tb_comm_unref(object);
@@ -401,8 +418,7 @@ static void drop(void *object)
 void tb_comm_fini(void)
 {
     tb_handle_sweep(TB_KIND_COMM, drop);
-    tb_handle_predefined[(uintptr_t)MPI_COMM_SELF] = NULL;
-    tb_handle_predefined[(uintptr_t)MPI_COMM_WORLD] = NULL;
+    tb_comm_hide_world();
     tb_comm_unref(tb_world.comm_self);
     tb_comm_unref(tb_world.comm_world);
     tb_world.comm_self = NULL;

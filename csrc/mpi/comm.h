@@ -27,6 +27,13 @@ tb_err tb_comm_keep_hints(struct tb_comm *c, const struct tb_info *info);
 tb_err tb_comm_need_intra(const struct tb_comm *c);
 tb_err tb_comm_need_subset(const struct tb_comm *c, const struct tb_group *g);
 
+/* comm_split.c. MPI_Comm_create_from_group, but for whose handler hears of an
+ * error. */
+tb_err tb_comm_create_named(struct tb_group *group, const char *stringtag,
+                            const struct tb_info *info,
+                            struct tb_errh *errhandler,
+                            struct tb_comm **newcomm);
+
 /* comm_inter.c. The groups of an intercommunicator swap `bytes_out` bytes, of
  * which each process has a copy, for `bytes_in`. Blocking, collective. */
 tb_err tb_comm_swap(struct tb_comm *c, const void *out, int64_t bytes_out,

@@ -9,6 +9,7 @@
 #include "mpi/api.h"
 #include "mpi/comm.h"
 #include "mpi/comm_name.h"
+#include "mpi/errh.h"
 #include "mpi/world.h"
 
 /* Leaders of groups that have no common communicator yet talk over that of
@@ -238,17 +239,17 @@ static tb_err find_world_line(const struct tb_group *remote, int remote_leader,
                        "remote_leader %d is not in 0..%d, the "
                        "ranks of remote_group",
                        remote_leader, remote->size - 1);
-    return find_line(MPI_COMM_WORLD, remote->ranks[remote_leader],
-                     (uint32_t)tag & TAG_MASK, out);
+    *out = (struct line){tb_world.comm_world, remote->ranks[remote_leader],
+                         (int)(TAG_LEADERS | ((uint32_t)tag & TAG_MASK))};
+    return TB_OK;
 }
 
-tb_err tb_intercomm_create_from_groups(struct tb_group *local_group,
-                                       int local_leader,
-                                       struct tb_group *remote_group,
-                                       int remote_leader, const char *stringtag,
-                                       struct tb_info *info,
-                                       struct tb_errh *errhandler,
-                                       struct tb_comm **newintercomm)
+static tb_err create_named(struct tb_group *local_group, int local_leader,
+                           const struct tb_group *remote_group,
+                           int remote_leader, const char *stringtag,
+                           const struct tb_info *info,
+                           struct tb_errh *errhandler,
+                           struct tb_comm **newintercomm)
 {
     struct line l = {NULL, 0, 0};
     struct tb_comm *local = NULL;
@@ -257,14 +258,30 @@ tb_err tb_intercomm_create_from_groups(struct tb_group *local_group,
     if (local_group->rank == MPI_UNDEFINED)
         return tb_fail(TB_ERR_GROUP, "this process is not in local_group");
     TB_TRY(check_leader(local_leader, local_group->size));
-    TB_TRY(tb_comm_create_from_group(local_group, stringtag, info, errhandler,
-                                     &local));
+    TB_TRY(tb_comm_create_named(local_group, stringtag, info, errhandler,
+                                &local));
     if (local->rank == local_leader)
         err = find_world_line(remote_group, remote_leader,
                               tb_name_tag(stringtag), &l);
     err = join(local, local_leader, l, err, newintercomm);
     tb_comm_retract(local);
     return err ? err : tb_comm_keep_hints(*newintercomm, info);
+}
+
+/* As in MPI_Comm_create_from_group, the handler to be hears of an error. */
+tb_err tb_intercomm_create_from_groups(struct tb_group *local_group,
+                                       int local_leader,
+                                       struct tb_group *remote_group,
+                                       int remote_leader, const char *stringtag,
+                                       struct tb_info *info,
+                                       struct tb_errh *errhandler,
+                                       struct tb_comm **newintercomm)
+{
+    tb_errh_give(errhandler);
+    TB_TRY(create_named(local_group, local_leader, remote_group, remote_leader,
+                        stringtag, info, errhandler, newintercomm));
+    tb_errh_give(NULL);
+    return TB_OK;
 }
 
 /* ------------------------------------------------------- from another one */

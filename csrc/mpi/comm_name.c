@@ -7,6 +7,7 @@
 #define BY_GROUP 0x67726f7570u
 #define BY_LEADERS 0x696e746572u
 #define BY_HALF 0x68616c66u
+#define BY_PART 0x70617274u
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable
  * pseudorandom number generators", OOPSLA 2014): a bijection. */
@@ -48,8 +49,7 @@ uint64_t tb_name_inter(struct tb_name_offer a, struct tb_name_offer b)
     return derive(name, BY_LEADERS, (uint64_t)high.leader);
 }
 
-/* ------------------------------------------- creations by a part of a parent
- */
+/* ---------------------------------------------- creations that not all make */
 
 /* How often a key was used: a hash table with open addressing. Key 0: free. */
 struct tb_uses {
@@ -88,22 +88,40 @@ static tb_err grow(struct tb_uses **at)
     return TB_OK;
 }
 
+/* Counts a use of the key, which need not be odd. */
+static tb_err count_use(struct tb_comm *c, uint64_t key, uint64_t *count)
+{
+    if (!c->uses || 2 * c->uses->n >= c->uses->room)
+        TB_TRY(grow(&c->uses));
+    struct use *use = find(c->uses, key | 1);
+    if (!use->key) {
+        use->key = key | 1;
+        c->uses->n++;
+    }
+    *count = ++use->count;
+    return TB_OK;
+}
+
 tb_err tb_name_by_group(struct tb_comm *parent, const struct tb_group *group,
                         uint64_t tag, uint64_t *out)
 {
-    uint64_t key = tb_name_mix(tag, (uint64_t)group->size);
+    uint64_t key = tb_name_mix(tag, (uint64_t)group->size), count;
 
     for (int i = 0; i < group->size; i++)
         key = tb_name_mix(key, (uint64_t)group->ranks[i]);
-    if (!parent->uses || 2 * parent->uses->n >= parent->uses->room)
-        TB_TRY(grow(&parent->uses));
-    struct use *use = find(parent->uses, key | 1);
-    if (!use->key) {
-        use->key = key | 1;
-        parent->uses->n++;
-    }
-    uint64_t count = ++use->count;
+    TB_TRY(count_use(parent, key, &count));
     *out = derive(tb_name_mix(parent->name_id, key), BY_GROUP, count);
+    return TB_OK;
+}
+
+tb_err tb_name_part(struct tb_comm *c, bool sends, int from, int to, int tag,
+                    uint64_t *out)
+{
+    uint64_t key = tb_name_mix(BY_PART, (uint64_t)from), count;
+
+    key = tb_name_mix(tb_name_mix(key, (uint64_t)to), (uint64_t)tag);
+    TB_TRY(count_use(c, tb_name_mix(key, sends), &count));
+    *out = derive(tb_name_mix(c->name_id, key), BY_PART, count);
     return TB_OK;
 }
 

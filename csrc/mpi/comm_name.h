@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of communicators: 64-bit numbers that all members compute alike, with
+ * Names of communicators, and of what else has a context: 64-bit numbers that all members compute alike, with
  * no message where the standard lets all of them know enough. The argument is
  * in docs/decisions/001-communicator-names.md.
  */
@@ -26,6 +26,11 @@ tb_err tb_name_by_group(struct tb_comm *parent, const struct tb_group *group,
 /* A tag of the program's own words; none that an int could be. */
 uint64_t tb_name_tag(const char *text);
 void tb_uses_free(struct tb_uses *uses);
+
+/* The name that both sides give the next partitioned operation on `c` from one
+ * endpoint to another with this tag; `sends`: this is the sending side. */
+tb_err tb_name_part(struct tb_comm *c, bool sends, int from, int to, int tag,
+                    uint64_t *out);
 
 /* What a side of a new intercommunicator gives to its name. */
 struct tb_name_offer {

@@ -6,6 +6,7 @@
 #include "mpi/api.h"
 #include "mpi/comm.h"
 #include "mpi/comm_name.h"
+#include "mpi/errh.h"
 #include "mpi/world.h"
 
 /* ------------------------------------------------------- given by a group */
@@ -50,10 +51,10 @@ tb_err tb_comm_create_group(struct tb_comm *comm, struct tb_group *group,
 }
 
 /* Without a parent: MPI_COMM_WORLD counts, which has all there are. */
-tb_err tb_comm_create_from_group(struct tb_group *group, const char *stringtag,
-                                 struct tb_info *info,
-                                 struct tb_errh *errhandler,
-                                 struct tb_comm **newcomm)
+tb_err tb_comm_create_named(struct tb_group *group, const char *stringtag,
+                            const struct tb_info *info,
+                            struct tb_errh *errhandler,
+                            struct tb_comm **newcomm)
 {
     uint64_t name;
 
@@ -71,6 +72,18 @@ tb_err tb_comm_create_from_group(struct tb_group *group, const char *stringtag,
     else
         *newcomm = c;
     return err;
+}
+
+/* The new communicator's error handler hears of it when there will be none. */
+tb_err tb_comm_create_from_group(struct tb_group *group, const char *stringtag,
+                                 struct tb_info *info,
+                                 struct tb_errh *errhandler,
+                                 struct tb_comm **newcomm)
+{
+    tb_errh_give(errhandler);
+    TB_TRY(tb_comm_create_named(group, stringtag, info, errhandler, newcomm));
+    tb_errh_give(NULL);
+    return TB_OK;
 }
 
 /* ------------------------------------------------- given by colour and key */

@@ -108,14 +108,17 @@ static void call_user(const struct tb_errh *h, const struct tb_errctx *on,
     }
 }
 
-/* Without the lock: the handler may call MPI. */
-static void invoke(const struct tb_errctx *on, int code, const char *text)
+/* Without the lock: the handler may call MPI. `given`, NULL or a reference,
+ * takes the place of the owner's handler. */
+static void invoke(const struct tb_errctx *on, struct tb_errh *given, int code,
+                   const char *text)
 {
+    const struct tb_errctx none = {TB_ON_NONE, NULL};
     int class = MPI_ERR_UNKNOWN;
 
     tb_lock();
-    const struct tb_errctx owner = owner_of(on);
-    struct tb_errh *h = handler_of(&owner);
+    const struct tb_errctx owner = given ? none : owner_of(on);
+    struct tb_errh *h = given ? given : handler_of(&owner);
     tb_unlock();
     switch (h->what) {
     case TB_ERRH_FATAL:
@@ -142,6 +145,7 @@ static void invoke(const struct tb_errctx *on, int code, const char *text)
 /* What this thread's present call found out before it failed. */
 static _Thread_local struct {
     struct tb_comm *blamed; /* a reference */
+    struct tb_errh *given;  /* a reference */
     tb_err status_err;      /* the first error that went into a status */
     char status_note[MPI_MAX_ERROR_STRING];
 } thread;
@@ -151,6 +155,13 @@ void tb_errh_blame(struct tb_comm *comm)
     tb_comm_ref(comm);
     tb_comm_unref(thread.blamed);
     thread.blamed = comm;
+}
+
+void tb_errh_give(struct tb_errh *h)
+{
+    tb_errh_ref(h);
+    tb_errh_unref(thread.given);
+    thread.given = h;
 }
 
 /* "rank 2 on host: MPI_Send failed on MPI_COMM_WORLD", as much as is known. */
@@ -224,10 +235,12 @@ int tb_leave(int call, const struct tb_errctx *on, tb_err err)
     if (on->kind == TB_ON_NONE && blamed.object)
         on = &blamed;
     describe(call, on, err, text, sizeof(text));
+    struct tb_errh *given = thread.given;
     thread.status_err = TB_OK;
     thread.blamed = NULL;
+    thread.given = NULL;
     int code = tb_err_code(err, text);
-    invoke(on, code, text);
+    invoke(on, given, code, text);
     tb_lock();
     tb_comm_unref(blamed.object);
     tb_unlock();
@@ -240,7 +253,8 @@ tb_err tb_not_ready(int call)
     if (tb_world.phase == TB_AFTER_FINALIZE)
         return tb_fail(TB_ERR_OTHER, "it was called after MPI_Finalize");
     return tb_fail(TB_ERR_OTHER,
-                   "it was called before MPI_Init: call MPI_Init first");
+                   "it was called before MPI_Init: call MPI_Init, or open "
+                   "a session, first");
 }
 
 /* MPI_X_call_errhandler: runs the handler as if the code were an error. */
@@ -254,7 +268,7 @@ static tb_err call_errhandler(int call, const struct tb_errctx *on, int code)
     snprintf(text + used, sizeof(text) - used, ": %s (error code %d)", reason,
              code);
     tb_unlock();
-    invoke(on, code, text);
+    invoke(on, NULL, code, text);
     tb_lock();
     return TB_OK;
 }
@@ -289,6 +303,12 @@ tb_err tb_win_create_errhandler(MPI_Win_errhandler_function *fn,
                                 struct tb_errh **errhandler)
 {
     return create(TB_KIND_WIN, (void (*)(void))fn, errhandler);
+}
+
+tb_err tb_session_create_errhandler(MPI_Session_errhandler_function *fn,
+                                    struct tb_errh **errhandler)
+{
+    return create(TB_KIND_SESSION, (void (*)(void))fn, errhandler);
 }
 
 tb_err tb_file_create_errhandler(MPI_File_errhandler_function *fn,
@@ -339,6 +359,22 @@ tb_err tb_comm_call_errhandler(struct tb_comm *comm, int errorcode)
     return call_errhandler(TB_CALL_Comm_call_errhandler, &on, errorcode);
 }
 
+tb_err tb_win_set_errhandler(struct tb_win *win, struct tb_errh *errhandler)
+{
+    return set(&win->errh, TB_KIND_WIN, errhandler);
+}
+
+tb_err tb_win_get_errhandler(struct tb_win *win, struct tb_errh **errhandler)
+{
+    return get(win->errh, errhandler);
+}
+
+tb_err tb_win_call_errhandler(struct tb_win *win, int errorcode)
+{
+    const struct tb_errctx on = {TB_ON_WIN_, win};
+    return call_errhandler(TB_CALL_Win_call_errhandler, &on, errorcode);
+}
+
 tb_err tb_file_set_errhandler(struct tb_file *file, struct tb_errh *errhandler)
 {
     return set(file ? &file->errh : &file_errh, TB_KIND_FILE, errhandler);
@@ -353,6 +389,24 @@ tb_err tb_file_call_errhandler(struct tb_file *fh, int errorcode)
 {
     const struct tb_errctx on = {TB_ON_FILE_, fh};
     return call_errhandler(TB_CALL_File_call_errhandler, &on, errorcode);
+}
+
+tb_err tb_session_set_errhandler(struct tb_session *session,
+                                 struct tb_errh *errhandler)
+{
+    return set(&session->errh, TB_KIND_SESSION, errhandler);
+}
+
+tb_err tb_session_get_errhandler(struct tb_session *session,
+                                 struct tb_errh **errhandler)
+{
+    return get(session->errh, errhandler);
+}
+
+tb_err tb_session_call_errhandler(struct tb_session *session, int errorcode)
+{
+    const struct tb_errctx on = {TB_ON_SESSION_, session};
+    return call_errhandler(TB_CALL_Session_call_errhandler, &on, errorcode);
 }
 
 /* ------------------------------------------------------------ start and end */

@@ -22,4 +22,12 @@ int tb_errh_code(tb_err err);
  */
 void tb_errh_blame(struct tb_comm *comm);
 
+/*
+ * Says that an error of the present call goes to this handler: for calls that
+ * make the object whose handler it will be. The handler is then given the null
+ * handle. Valid until the call ends, well or not: the caller passes NULL when
+ * it succeeds.
+ */
+void tb_errh_give(struct tb_errh *h);
+
 #endif

@@ -61,12 +61,13 @@ void tb_group_unref(struct tb_group *g)
 {
     if (!g || g->obj.predefined || --g->obj.refs > 0)
         return;
+    tb_session_unref(g->session);
     tb_free(g->ranks);
     tb_free(g);
 }
 
-/* Hands a group of the first n of these endpoints to the program. */
-static tb_err publish(int *endpoints, int n, struct tb_group **out)
+tb_err tb_group_publish(struct tb_group **out, int *endpoints, int n,
+                        struct tb_session *session)
 {
     struct tb_group *g;
 
@@ -76,6 +77,7 @@ static tb_err publish(int *endpoints, int n, struct tb_group **out)
         return TB_OK;
     }
     TB_TRY(tb_group_make(&g, endpoints, n));
+    g->session = tb_session_ref(session);
     tb_err err = tb_handle_new(&g->obj, TB_KIND_GROUP);
     if (err)
         tb_group_unref(g);
@@ -222,7 +224,8 @@ static tb_err combine(struct tb_group *first, struct tb_group *from,
         memcpy(list, first->ranks, (size_t)n * sizeof *list);
     n = append(list, n, from, &x, in);
     tb_free(x.rank);
-    return publish(list, n, out);
+    return tb_group_publish(out, list, n,
+                            first->session ? first->session : from->session);
 }
 
 tb_err tb_group_union(struct tb_group *group1, struct tb_group *group2,
@@ -283,7 +286,7 @@ static tb_err choose(struct tb_group *g, int n, const int ranks[], bool listed,
             list[used++] = g->ranks[i];
     }
     tb_free(taken);
-    return err ? err : publish(list, used, out);
+    return err ? err : tb_group_publish(out, list, used, g->session);
 }
 
 tb_err tb_group_incl(struct tb_group *group, int n, const int ranks[],

@@ -27,5 +27,11 @@ tb_err tb_group_init(void);
 void tb_group_fini(void);
 tb_err tb_comm_init(void); /* makes COMM_WORLD and COMM_SELF */
 void tb_comm_fini(void);
+tb_err tb_win_init(void);
+void tb_win_fini(void);
+/* The program may use them between MPI_Init and MPI_Finalize only; the library
+ * has them as long as it is up. */
+void tb_comm_show_world(void);
+void tb_comm_hide_world(void);
 
 #endif

@@ -26,6 +26,7 @@ struct tb_topo;    /* topo.c */
 struct tb_buffer;  /* bsend.c: an attached buffer */
 struct tb_uses;    /* comm_name.c */
 struct tb_commons; /* coll/commons.c */
+struct tb_rma;     /* rma/rma.h */
 
 struct tb_errh {
     struct tb_obj obj;
@@ -44,6 +45,7 @@ struct tb_group {
     int size;
     int rank;   /* of this process, or MPI_UNDEFINED */
     int *ranks; /* endpoint of each member */
+    struct tb_session *session; /* it comes from; NULL: from MPI_Init */
 };
 
 struct tb_info {
@@ -76,6 +78,7 @@ struct tb_comm {
     struct tb_commons *commons;
     struct tb_shape *shape; /* coll/shape.h; NULL: nobody has asked yet */
     struct tb_info *info;
+    struct tb_session *session;      /* as that of its group */
     struct tb_buffer *buffer;        /* bsend.c: of MPI_Comm_attach_buffer */
     char label[MPI_MAX_OBJECT_NAME]; /* MPI_Comm_set_name */
 };
@@ -165,14 +168,25 @@ struct tb_msg {
 struct tb_win {
     struct tb_obj obj;
     struct tb_errh *errh;
+    struct tb_comm *comm; /* its own: nobody else talks there */
+    struct tb_rma *rma;   /* rma/rma.h */
+    struct tb_attrs *attrs;
+    struct tb_info *info;
+    void *base; /* these are the values of attributes */
+    MPI_Aint size;
+    int disp_unit, flavor, model;
+    char label[MPI_MAX_OBJECT_NAME];
 };
 struct tb_file {
     struct tb_obj obj;
     struct tb_errh *errh;
 };
+/* Groups and communicators that come from a session hold a reference, so that
+ * it outlives its end by MPI_Session_finalize. */
 struct tb_session {
     struct tb_obj obj;
     struct tb_errh *errh;
+    struct tb_buffer *buffer; /* bsend.c: of MPI_Session_attach_buffer */
 };
 
 /* Adds and drops a reference; dropping the last one frees. NULL is fine. */
@@ -186,12 +200,18 @@ struct tb_op *tb_op_ref(struct tb_op *o);
 void tb_op_unref(struct tb_op *o);
 struct tb_errh *tb_errh_ref(struct tb_errh *h);
 void tb_errh_unref(struct tb_errh *h);
+struct tb_session *tb_session_ref(struct tb_session *s);
+void tb_session_unref(struct tb_session *s);
 
 /* --------------------------------------------- between the files of mpi/ */
 
 /* group.c: a group of these endpoints, without a handle yet, taking over the
  * array (of tb_alloc) also when it fails. */
 tb_err tb_group_make(struct tb_group **out, int *endpoints, int n);
+/* The same, with a handle, and the session of what it was made from (NULL:
+ * none): the end of every creation of a group. */
+tb_err tb_group_publish(struct tb_group **out, int *endpoints, int n,
+                        struct tb_session *session);
 /* Where an endpoint is in the group; MPI_UNDEFINED: nowhere. */
 int tb_group_find(const struct tb_group *g, int endpoint);
 extern struct tb_group tb_group_empty; /* MPI_GROUP_EMPTY */
@@ -255,6 +275,9 @@ tb_err tb_op_check(const struct tb_op *op, const struct tb_type *type);
 /* type.c: basic elements in `bytes` leading bytes of a stream of this type;
  * MPI_UNDEFINED when they end within one. */
 int64_t tb_type_elements(const struct tb_type *t, int64_t bytes);
+/* The predefined type that all of a datatype consists of; NULL: several. A pair
+ * is one, whatever its parts are. */
+struct tb_type *tb_type_element(struct tb_type *t);
 /* Bytes in the stream of `count` elements; TB_ERR_COUNT if too many. */
 tb_err tb_type_stream(const struct tb_type *t, int64_t count, int64_t *bytes);
 

@@ -130,3 +130,17 @@ tb_err tb_type_get_contents(struct tb_type *t, MPI_Count max_integers,
         large_counts[i] = *v++;
     return TB_OK;
 }
+
+struct tb_type *tb_type_element(struct tb_type *t)
+{
+    struct tb_type *found = NULL;
+    if (!t->args || t->family == TB_FAMILY_PAIR || t->args->n_types == 0)
+        return t->obj.predefined ? t : t->only;
+    for (int64_t i = 0; i < t->args->n_types; i++) {
+        struct tb_type *part = tb_type_element(t->args->types[i]);
+        if (!part || (found && part != found))
+            return NULL;
+        found = part;
+    }
+    return found;
+}

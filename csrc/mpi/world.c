@@ -23,6 +23,15 @@ struct tb_world tb_world = {.note = &own_note};
 static pthread_t main_thread;
 static pid_t owner; /* who initialised: a forked child is somebody else */
 
+/* Guards the rest, and start and end. Taken after the global lock, never
+ * before it: there is no such lock before the start. */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+static int users;
+static bool loaded;
+static bool up;
+static bool ended;   /* it was up, and can never be again */
+static bool lasting; /* there was a session: it rests until the process ends */
+
 /* ------------------------------------------------------------------ abort */
 
 void tb_world_abort(int code, const char *why)
@@ -70,9 +79,12 @@ static void become_inert(void)
     tb_world.note = &own_note;
     tb_world.boot = NULL;
     tb_world.engine = NULL;
+    up = false;
+    ended = true;
+    life = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it */
 }
 
-/* ------------------------------------------------------------------- init */
+/* ------------------------------------------------- the library's own life */
 
 /* The chapters with state of their own, in the order of their start. */
 static const struct chapter {
@@ -83,7 +95,7 @@ static const struct chapter {
     {tb_info_init, tb_info_fini},     {tb_attr_init, tb_attr_fini},
     {tb_type_init, tb_type_fini},     {tb_op_init, tb_op_fini},
     {tb_p2p_init, tb_p2p_fini},       {tb_group_init, tb_group_fini},
-    {tb_comm_init, tb_comm_fini},
+    {tb_comm_init, tb_comm_fini},     {tb_win_init, tb_win_fini},
 };
 
 static tb_err start_chapters(void)
@@ -93,9 +105,53 @@ static tb_err start_chapters(void)
     return TB_OK;
 }
 
-static tb_err start(void)
+/* Everything back, the launcher told. The global lock is held. */
+static void end(void)
 {
-    TB_TRY(tb_config_load(&tb_world.config));
+    up = false;
+    ended = true;
+    tb_world.threaded = false;
+    for (size_t i = TB_COUNT_OF(chapters); i-- > 0;)
+        chapters[i].fini();
+    tb_coll_fini(); /* after the communicators, which give their lanes back */
+    tb_world.note->state = TB_STATE_FINALIZED;
+    tb_world.note = &own_note;
+    tb_engine_close(tb_world.engine);
+    tb_world.engine = NULL;
+    tb_boot_close(tb_world.boot);
+    tb_world.boot = NULL;
+}
+
+/* A library that rests owes its launcher a goodbye. One that is in use does
+ * not get here by an orderly way: that is for the launcher to report. */
+static void at_exit(void)
+{
+    if (owner != getpid() || !up || users > 0)
+        return;
+    tb_lock();
+    end();
+}
+
+/* Once, so that what a tool has changed before the start stays changed. */
+static tb_err load_settings(void)
+{
+    if (!loaded)
+        TB_TRY(tb_config_load(&tb_world.config));
+    loaded = true;
+    return TB_OK;
+}
+
+tb_err tb_world_settings(void)
+{
+    pthread_mutex_lock(&life);
+    tb_err err = load_settings();
+    pthread_mutex_unlock(&life);
+    return err;
+}
+
+static tb_err open_engine(void)
+{
+    TB_TRY(load_settings());
     TB_TRY(tb_boot_open(&tb_world.boot, &tb_world.config));
     char name[MPI_MAX_PROCESSOR_NAME], prefix[MPI_MAX_PROCESSOR_NAME + 32];
     tb_host_name(name, sizeof name);
@@ -106,6 +162,53 @@ static tb_err start(void)
     tb_world.note = tb_net_note(tb_engine_net(tb_world.engine));
     return start_chapters();
 }
+
+static tb_err start(bool threaded)
+{
+    if (ended)
+        return tb_fail(TB_ERR_OTHER, "MPI has ended in this process, or could "
+                                     "not start: it cannot be started again");
+    owner = getpid();
+    ended = true; /* unless all goes well */
+    TB_TRY(open_engine());
+    ended = false;
+    pthread_atfork(NULL, NULL, become_inert);
+    atexit(at_exit);
+    tb_world.note->pid = (uint32_t)getpid();
+    tb_world.note->state = TB_STATE_RUNNING;
+    if (threaded)
+        tb_engine_threaded(tb_world.engine);
+    up = true;
+    /* Last: who sees it takes the engine's lock. */
+    atomic_store_explicit(&tb_world.threaded, threaded, memory_order_release);
+    return TB_OK;
+}
+
+tb_err tb_world_join(bool threaded, bool session)
+{
+    pthread_mutex_lock(&life);
+    tb_err err = up ? TB_OK : start(threaded);
+    if (!err) {
+        users++;
+        lasting |= session;
+        tb_world.ready = true;
+    }
+    pthread_mutex_unlock(&life);
+    return err;
+}
+
+void tb_world_leave(void)
+{
+    pthread_mutex_lock(&life);
+    if (--users == 0) {
+        tb_world.ready = false;
+        if (!lasting)
+            end();
+    }
+    pthread_mutex_unlock(&life);
+}
+
+/* ------------------------------------------------------ init and finalize */
 
 tb_err tb_init_thread(int *argc, char ***argv, int required, int *provided)
 {
@@ -118,18 +221,11 @@ tb_err tb_init_thread(int *argc, char ***argv, int required, int *provided)
                                      "initialised again");
     if (required < MPI_THREAD_SINGLE || required > MPI_THREAD_MULTIPLE)
         return tb_fail(TB_ERR_ARG, "required thread level is %d", required);
-    owner = getpid();
     main_thread = pthread_self();
-    TB_TRY(start());
-    pthread_atfork(NULL, NULL, become_inert);
+    TB_TRY(tb_world_join(required == MPI_THREAD_MULTIPLE, false));
     tb_world.thread_level = required;
-    if (required == MPI_THREAD_MULTIPLE)
-        tb_engine_threaded(tb_world.engine);
-    tb_world.threaded = required == MPI_THREAD_MULTIPLE;
+    tb_comm_show_world();
     tb_world.phase = TB_RUNNING;
-    tb_world.ready = true;
-    tb_world.note->pid = (uint32_t)getpid();
-    tb_world.note->state = TB_STATE_RUNNING;
     *provided = required;
     return TB_OK;
 }
@@ -139,8 +235,6 @@ tb_err tb_init(int *argc, char ***argv)
     int provided;
     return tb_init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
 }
-
-/* ---------------------------------------------------------------- finalize */
 
 /*
  * Attributes of MPI_COMM_SELF first, while everything still works (MPI 5.0,
@@ -152,18 +246,9 @@ tb_err tb_finalize(void)
     TB_TRY(
         tb_attrs_free(&tb_world.comm_self->attrs, MPI_COMM_SELF, TB_KIND_COMM));
     TB_TRY(tb_coll_barrier(tb_world.comm_world));
-    tb_world.ready = false;
-    tb_world.threaded = false;
     tb_world.phase = TB_AFTER_FINALIZE;
-    for (size_t i = TB_COUNT_OF(chapters); i-- > 0;)
-        chapters[i].fini();
-    tb_coll_fini(); /* after the communicators, which give their lanes back */
-    tb_world.note->state = TB_STATE_FINALIZED;
-    tb_world.note = &own_note;
-    tb_engine_close(tb_world.engine);
-    tb_world.engine = NULL;
-    tb_boot_close(tb_world.boot);
-    tb_world.boot = NULL;
+    tb_comm_hide_world();
+    tb_world_leave();
     return TB_OK;
 }
 
