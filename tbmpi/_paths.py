@@ -76,3 +76,8 @@ def fabric_command() -> Path:
 def router() -> Path:
     """The tbmpi-router program."""
     return package_file("libexec", "tbmpi-router")
+
+
+def selftest() -> Path:
+    """The tbmpi-selftest program."""
+    return package_file("libexec", "tbmpi-selftest")

@@ -13,6 +13,10 @@ from collections.abc import Sequence
 SUBCOMMANDS = {
     "info": ("tbmpi.info", "this installation, its settings, this machine"),
     "sim": ("tbmpi.sim", "the jobs of tbmpirun --sim: look at them, pull their cables"),
+    "selftest": (
+        "tbmpi.selftest.cli",
+        "what the verbs between two Macs do, and whether tbmpi can work so",
+    ),
     "bench": (
         "tbmpi.bench.cli",
         "latency, bandwidth and collectives, also against other MPIs",
