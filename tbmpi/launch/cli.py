@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from tbmpi.launch import options, report
+from tbmpi.launch import hostfile, options, report
 from tbmpi.launch.errors import SIGNAL_BASE, LaunchError
 from tbmpi.launch.plan import Plan, make_plan
 
@@ -41,6 +41,8 @@ def _main(argv: Sequence[str]) -> int:
             print(f"{report.PREFIX}note: {note}", file=sys.stderr)
     if request.dry_run or request.verbose:
         _describe(plan, sys.stdout if request.dry_run else sys.stderr)
+    if request.output_hostfile:
+        hostfile.write(request.output_hostfile, request.hosts)
     if request.dry_run:
         return 0
     from tbmpi.launch import job

@@ -31,7 +31,9 @@ HELP: tuple[tuple[str, str], ...] = (
     ("kill rank R", "SIGKILL for a rank"),
     ("kill router MAC", "SIGKILL for a Mac's router"),
     ("stop MAC", "SIGSTOP for all processes of a Mac"),
-    ("continue MAC", "and SIGCONT"),
+    ("stop rank R", "or for a rank"),
+    ("stop router MAC", "or for a Mac's router"),
+    ("continue MAC", "and SIGCONT; also: rank R, router MAC"),
     ("set SWITCH VALUE [CABLE]", "any switch of the fabric: tbmpi sim switches"),
 )
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
@@ -152,21 +154,29 @@ class _Parser:
         self._no(f"'{word}' is neither a cable's number nor two Macs as in mac0-mac1")
 
     def _kill(self, at: float | None, words: list[str]) -> Fault:
-        match words:
-            case ["kill", "rank", number] if number.isdecimal():
-                return Fault(self._text, at, signum=signal.SIGKILL, rank=int(number))
-            case ["kill", "router", word]:
-                mac = self._mac(word)
-                return Fault(
-                    self._text, at, signum=signal.SIGKILL, mac=mac, router=True
-                )
-        self._no("it is: kill rank R, or kill router MAC")
+        return self._of_process(at, words, signal.SIGKILL) or self._no(
+            "it is: kill rank R, or kill router MAC"
+        )
 
     def _signal(self, at: float | None, words: list[str]) -> Fault:
-        if len(words) != 2:
-            self._no(f"{words[0]} takes a Mac")
         signum = signal.SIGSTOP if words[0] == "stop" else signal.SIGCONT
+        found = self._of_process(at, words, signum)
+        if found:
+            return found
+        if len(words) != 2:
+            self._no(f"{words[0]} takes a Mac, or rank R, or router MAC")
         return Fault(self._text, at, signum=signum, mac=self._mac(words[1]))
+
+    def _of_process(
+        self, at: float | None, words: list[str], signum: int
+    ) -> Fault | None:
+        match words[1:]:
+            case ["rank", number] if number.isdecimal():
+                return Fault(self._text, at, signum=signum, rank=int(number))
+            case ["router", word]:
+                mac = self._mac(word)
+                return Fault(self._text, at, signum=signum, mac=mac, router=True)
+        return None
 
     def _mac(self, word: str) -> int:
         number = self._there.host_number(word)

@@ -41,7 +41,7 @@ GRACE = 0.5
 GIVE_UP = 5.0
 STEP = 0.02
 LENGTH = struct.Struct("=I")
-MOST_DESCRIPTORS = 128
+MOST_DESCRIPTORS = 250  # Linux passes up to 253 at a time (SCM_MAX_FD)
 SYNC = 0  # the length of an order that only wants an answer
 CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -1,29 +1,41 @@
 # SPDX-License-Identifier: MIT
-"""Host lists, in the formats that users of other launchers have.
+"""Machines of a job as the user names them: in lists, and as what they are.
 
-Open MPI's ``host slots=N``, Hydra's ``host:N``, and MLX's JSON (a list of
-hosts, or an object with ``hosts``) are told apart by looking at them.
+Host files are read by hostfile.py.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import socket
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
 
 from tbmpi.launch.errors import LaunchError
 
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "::1"})
+MOST_SLOTS = 65535  # ranks have 16 bits (struct tb_hop)
+
+# What ssh may be given as a machine: a name, an address, an alias of its
+# configuration, with a user in front. Never an option.
+NAME = re.compile(r"[A-Za-z0-9_%.:@\[\]-]+")
+
+Devices = str | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine and how many ranks it takes."""
+    """A machine and how many ranks it takes.
+
+    `counted`: somebody has said how many, so it takes no more. `addresses`
+    are those by which the others reach it, the best first; `rdma` names, host
+    by host, the devices whose cables lead there. Empty: not said.
+    """
 
     name: str
     slots: int = 1
+    counted: bool = field(default=False, compare=False)
+    addresses: tuple[str, ...] = field(default=(), compare=False)
+    rdma: tuple[Devices, ...] = field(default=(), compare=False)
 
 
 def local_name() -> str:
@@ -39,75 +51,41 @@ def is_local(name: str) -> bool:
 
 def parse_list(text: str) -> list[Host]:
     """Reads the comma list of -H and -hosts: ``a:2,b``."""
-    return _merge([_host_and_count(item) for item in text.split(",") if item])
+    return merge([host_and_count(item) for item in text.split(",") if item])
 
 
-def read_file(path: str) -> list[Host]:
-    """Reads a host file in any of the formats; LaunchError when it cannot."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as why:
-        reason = getattr(why, "strerror", None) or "not a text file"
-        raise LaunchError(f"cannot read the host file {path}: {reason}") from why
-    if text.lstrip()[:1] in ("[", "{"):
-        hosts = _from_json(path, text)
-    else:
-        hosts = _from_lines(path, text)
-    if not hosts:
-        raise LaunchError(f"the host file {path} names no host")
-    return _merge(hosts)
+def check_name(name: str) -> str:
+    """The name, if it can be one; LaunchError."""
+    if name.startswith("-") or not NAME.fullmatch(name):
+        raise LaunchError(f"host '{name}' is neither a name nor an address")
+    return name
 
 
-def _from_lines(path: str, text: str) -> list[Host]:
-    hosts = []
-    for number, raw in enumerate(text.splitlines(), 1):
-        words = raw.split("#")[0].split()
-        if not words:
-            continue
-        host = _host_and_count(words[0])
-        for word in words[1:]:
-            key, _, value = word.partition("=")
-            if key in ("slots", "max-slots", "max_slots") and value.isdigit():
-                if key == "slots":
-                    host = Host(host.name, int(value))
-            else:
-                raise LaunchError(
-                    f"{path} line {number}: '{word}' is not understood; "
-                    "a line is: host [slots=N]"
-                )
-        hosts.append(host)
-    return hosts
-
-
-def _from_json(path: str, text: str) -> list[Host]:
-    try:
-        data: Any = json.loads(text)
-    except ValueError as why:
-        raise LaunchError(f"the host file {path} is not valid JSON: {why}") from why
-    entries = data.get("hosts", []) if isinstance(data, dict) else data
-    if not isinstance(entries, list):
-        raise LaunchError(f"{path}: 'hosts' must be a list")
-    hosts = []
-    for entry in entries:
-        name = entry.get("ssh") if isinstance(entry, dict) else entry
-        if not isinstance(name, str):
-            raise LaunchError(f'{path}: a host needs a name, as in {{"ssh": "mac1"}}')
-        hosts.append(Host(name))
-    return hosts
-
-
-def _host_and_count(text: str) -> Host:
+def host_and_count(text: str) -> Host:
+    """Reads ``host`` or ``host:N``; an IPv6 address alone has no count."""
     name, colon, count = text.rpartition(":")
-    if not colon or ":" in name:  # no count, or a bare IPv6 address
-        return Host(text)
-    if not count.isdigit():
+    if not colon or (":" in name and not name.endswith("]")):
+        return Host(check_name(text))
+    return Host(check_name(name), slot_count(text, count), counted=True)
+
+
+def slot_count(text: str, count: str) -> int:
+    """The number of ranks that `count` says in `text`; LaunchError."""
+    if not (count.isascii() and count.isdigit()):
         raise LaunchError(f"host '{text}': the part after ':' is a number of ranks")
-    return Host(name, int(count))
+    if len(count) > 6 or not 1 <= int(count) <= MOST_SLOTS:
+        raise LaunchError(f"host '{text}': a host takes 1 to {MOST_SLOTS} ranks")
+    return int(count)
 
 
-def _merge(hosts: list[Host]) -> list[Host]:
+def merge(hosts: list[Host]) -> list[Host]:
     """A host named twice takes as many ranks as its entries together."""
-    slots: dict[str, int] = {}
+    merged: dict[str, Host] = {}
     for host in hosts:
-        slots[host.name] = slots.get(host.name, 0) + host.slots
-    return [Host(name, count) for name, count in slots.items()]
+        first = merged.get(host.name)
+        if first is None:
+            merged[host.name] = host
+        else:
+            slots = first.slots + host.slots
+            merged[host.name] = Host(host.name, slots, True, first.addresses)
+    return list(merged.values())

@@ -18,7 +18,7 @@ import secrets
 import signal
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tbmpi.launch import report, stacks
 from tbmpi.launch.board import Note, rank_list
@@ -32,12 +32,16 @@ from tbmpi.launch.ranks import GRACE, LocalNode, prepare_output
 from tbmpi.launch.report import PREFIX, Failure
 from tbmpi.launch.site import Helper, Site, ThisMachine
 
+if TYPE_CHECKING:
+    from tbmpi.launch.cluster import Cluster
+
 DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOLD = (signal.SIGUSR1, signal.SIGUSR2)
 # Ranks that got a deadly signal may clean up; then whoever waits for one that
 # has gone is ended.
 AFTER_SIGNAL = 1.5
 LATE_OUTPUT = 0.5  # silence after which a pipe held outside the job is given up
+NEWS = 0.3  # seconds that news from another machine may take
 DEBUGGED = 16  # ranks whose stacks are worth a debugger's time
 
 
@@ -48,13 +52,24 @@ class Job:
         self._plan = plan
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._site = _site(plan, guard)
+        self._site: Site | Cluster
         name = f"kvs_{os.getpid()}_{secrets.token_hex(4)}"
         apps = tuple(rank.app for rank in plan.ranks)
         self._server = Server(plan.size, name, apps, process_mapping(plan.nodes))
         self._out = Sink(self._loop, 1, self._nobody_reads)
         self._err = Sink(self._loop, 2, lambda: None)
-        self._node = LocalNode(plan, guard, self._site, (self._out, self._err), self)
+        self._node: LocalNode | Cluster
+        sinks = self._out, self._err
+        if plan.cluster is not None:
+            from tbmpi.launch.cluster import Cluster
+
+            self._site = self._node = Cluster(plan, sinks, self)
+        else:
+            self._site = _site(plan, guard)
+            self._node = LocalNode(plan, guard, self._site, sinks, self)
+        # A rank may give up because of one on another machine, of whose end
+        # we hear a little later.
+        self._lag = 0.0 if plan.cluster is None else NEWS
         self._failure: Failure | None = None
         self._notes: list[Note] = []
         self._told_to_end: int | None = None
@@ -70,7 +85,8 @@ class Job:
     async def _run(self) -> int:
         self._loop.set_exception_handler(self._went_wrong)
         self._catch_signals()
-        prepare_output(self._plan)
+        if self._plan.cluster is None:
+            prepare_output(self._plan, range(self._plan.size))
         problem: LaunchError | None = None
         try:
             await self._node.start()
@@ -124,7 +140,7 @@ class Job:
         if self._server.aborted is not None:
             # Not now: a rank that was killed may be why this one gives up,
             # and its end may be the next thing that is seen.
-            self._loop.call_soon(self._abort)
+            self._loop.call_later(self._lag, self._abort)
         self._look_for_waiters()
 
     def rank_garbled(self, rank: int, what: str) -> None:
@@ -162,12 +178,19 @@ class Job:
             self._say(f"{PREFIX}{what}; the job ends with it")
         self._fail(Failure(FAILED))
 
+    def machine_lost(self, what: str) -> None:
+        """A machine of the job cannot be reached any more."""
+        if not self._node.closing:
+            self._say(f"{PREFIX}{what}; the job ends with it")
+        self._fail(Failure(FAILED))
+
     def _rank_ended(self, rank: int, status: int) -> None:
         stage = self._server.stage(rank)
         if self._node.closing:
             return
         if status >= 0 and self._server.aborted is not None:
-            self._fail(self._by_abort())
+            if not self._lag:  # else _abort() comes
+                self._fail(self._by_abort())
         elif status == 0 and stage is Stage.JOINED:
             what = "ended with exit code 0 without MPI_Finalize"
             self._fail(Failure(FAILED, rank, what))
@@ -248,6 +271,11 @@ class Job:
             stage = self._server.stage(r).value if r in pids else "has ended"
             host = self._plan.ranks[r].host
             self._say(report.state_line(r, host, pids.get(r), note, stage))
+        if isinstance(self._node, LocalNode):
+            await self._say_stacks(self._node, pids)
+        self._node.end(GRACE / 2, GRACE)
+
+    async def _say_stacks(self, node: LocalNode, pids: dict[int, int]) -> None:
         pythons = [r for r in pids if stacks.is_python(pids[r])]
         others = [r for r in pids if r not in pythons][:DEBUGGED]
         for r, lines in (
@@ -259,13 +287,14 @@ class Job:
         if pythons:
             self._say(f"{PREFIX}the Python stacks of {rank_list(pythons)}:")
         for r in pythons:
-            for source in self._node.processes[r].sources:
+            for source in node.processes[r].sources:
                 source.tag = f"[{r}] ".encode()
             stacks.ask_python(pids[r])
-        self._node.end(GRACE / 2, GRACE)
 
     def _process_of(self, rank: int, note: Note) -> int:
         """The rank's MPI process, which a shell may have started."""
+        if not isinstance(self._node, LocalNode):
+            return note.pid
         leader = self._node.processes[rank].pid
         with contextlib.suppress(OSError):
             if note.pid and os.getsid(note.pid) == self._guard.pid:

@@ -17,13 +17,18 @@ def line_of(text: str, where: Sequence[Step]) -> int:
     `text` is valid JSON. Where a key is missing, the line of the object that
     lacks it.
     """
+    return place_of(text, where)[0]
+
+
+def place_of(text: str, where: Sequence[Step]) -> tuple[int, int]:
+    """The same with the column, from 1, where the value begins."""
     at = _skip(text, 0)
     for step in where:
         found = _member(text, at, step)
         if found is None:
             break
         at = found
-    return text.count("\n", 0, at) + 1
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def _skip(text: str, at: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tbmpi.launch.board import rank_list
 from tbmpi.launch.errors import LaunchError
+from tbmpi.launch.hosts import Host
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,29 @@ def place(hosts: Sequence[str], size: int, per_node: int | None) -> tuple[Node, 
         Node(at, name, tuple(range(at * block, min((at + 1) * block, size))))
         for at, name in enumerate(hosts)
     )
+
+
+def deal(hosts: Sequence[Host], size: int, per_node: int | None) -> tuple[Node, ...]:
+    """Deals ranks in blocks to hosts that say how many they take.
+
+    Where none says so, and nobody else, they are dealt evenly. Hosts that are
+    left without a rank have a node all the same. Raises LaunchError.
+    """
+    names = [host.name for host in hosts]
+    if per_node or not any(host.counted for host in hosts):
+        return place(names, size, per_node)
+    total = sum(host.slots for host in hosts)
+    if size > total:
+        raise LaunchError(
+            f"{size} ranks do not fit: the hosts take {total} "
+            f"({', '.join(f'{host.name}:{host.slots}' for host in hosts)})"
+        )
+    nodes, first = [], 0
+    for at, host in enumerate(hosts):
+        end = min(first + host.slots, size)
+        nodes.append(Node(at, host.name, tuple(range(first, end))))
+        first = end
+    return tuple(nodes)
 
 
 def local_variables(node: Node, rank: int) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tbmpi.launch import hosts
+from tbmpi.launch import hostfile, hosts
 from tbmpi.launch.errors import LaunchError
 
 
@@ -49,6 +49,10 @@ class Request:
     hosts: list[hosts.Host] = field(default_factory=list)
     per_node: int | None = None
     sim: str = ""  # a topology
+    python: str = ""  # of other machines
+    iface: str = ""
+    ssh: str = ""
+    output_hostfile: str = ""
     router: str = ""  # "auto", "never"
     faults: list[str] = field(default_factory=list)
     output: OutputRequest = field(default_factory=OutputRequest)
@@ -207,7 +211,10 @@ def _hosts(request: Request, words: Sequence[str]) -> None:
 
 
 def _hostfile(request: Request, words: Sequence[str]) -> None:
-    request.hosts += hosts.read_file(words[0])
+    found = hostfile.read(words[0])
+    request.hosts += found.hosts
+    for key, value in found.env:
+        request.env.setdefault(key, value)
 
 
 def _map_by(request: Request, words: Sequence[str]) -> None:
@@ -316,6 +323,13 @@ def _set(name: str) -> Action:
     return act
 
 
+def _text(name: str) -> Action:
+    def act(request: Request, words: Sequence[str]) -> None:
+        setattr(request, name, words[0])
+
+    return act
+
+
 def _ask(what: str) -> Action:
     def act(request: Request, _words: Sequence[str]) -> None:
         request.ask = request.ask or what
@@ -364,7 +378,7 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
             Option(
                 ("H", "host", "hosts"),
                 ("LIST",),
-                "hosts, as in a:2,b; this machine only",
+                "hosts, as in a:2,b; a:2 takes 2 ranks, the others share evenly",
                 _hosts,
             ),
             Option(
@@ -372,6 +386,12 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
                 ("FILE",),
                 "the same from a file: 'host slots=N', 'host:N' or MLX's JSON",
                 _hostfile,
+            ),
+            Option(
+                ("output-hostfile",),
+                ("FILE",),
+                "write the hosts to a file as MLX takes it",
+                _text("output_hostfile"),
             ),
             Option(("map-by",), ("HOW",), "slot, node or ppr:N:node", _map_by),
         ),
@@ -398,6 +418,29 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
                 ("WHO",),
                 "auto: a router a Mac owns the verbs; never: the Mac's only rank",
                 _router,
+            ),
+        ),
+    ),
+    (
+        "Other machines",
+        (
+            Option(
+                ("python",),
+                ("PATH",),
+                "the Python there that has tbmpi; default: this one's path",
+                _text("python"),
+            ),
+            Option(
+                ("iface",),
+                ("NAME",),
+                "the network interface for ranks' connections, e.g. en0",
+                _text("iface"),
+            ),
+            Option(
+                ("ssh", "launcher-exec"),
+                ("CMD",),
+                "what to use as ssh, e.g. 'ssh -p 2222'",
+                _text("ssh"),
             ),
         ),
     ),
@@ -532,8 +575,6 @@ FOREIGN: tuple[Option, ...] = (
     Option(("allow-run-as-root",), (), "", _nothing),
     Option(("prefix",), ("DIR",), "", _ignore("--prefix {} is ignored")),
     Option(("launcher",), ("HOW",), "", _nothing),
-    Option(("launcher-exec", "ssh"), ("PATH",), "", _nothing),
-    Option(("iface",), ("NAME",), "", _nothing),
     Option(
         ("display",), ("WHAT",), "", _ignore("--display {} is ignored; see --dry-run")
     ),

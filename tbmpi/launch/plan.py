@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tbmpi import _paths, as_mpi4py
 from tbmpi.launch import hosts
 from tbmpi.launch.errors import NOT_EXECUTABLE, NOT_FOUND, LaunchError
-from tbmpi.launch.nodes import Node, local_variables, place
+from tbmpi.launch.nodes import Node, deal, local_variables, place
 from tbmpi.launch.options import AppRequest, OutputRequest, Request, seconds
 
 if TYPE_CHECKING:
@@ -64,15 +64,29 @@ class Simulation:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """Several machines: how they are reached. `hosts` are the nodes' in order.
+
+    What their agents make of `request` is theirs: programs are looked for
+    where they run.
+    """
+
+    hosts: tuple[hosts.Host, ...]
+    request: Request
+
+
+@dataclass(frozen=True)
 class Plan:
     """The whole job: what to run on which machines.
 
-    `sim` says how these are emulated; without it there is one, this one.
+    `sim` says how these are emulated, `cluster` how they are reached; without
+    either there is one, this one.
     """
 
     ranks: tuple[RankPlan, ...]
     nodes: tuple[Node, ...]
     sim: Simulation | None = None
+    cluster: Cluster | None = None
     output: OutputRequest = field(default_factory=OutputRequest)
     stdin: str = "0"
     timeout: float | None = None
@@ -89,39 +103,31 @@ def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
 
     Raises LaunchError; reads the file system, changes nothing.
     """
-    host = _host(request)
     simulation = _simulation(request)
-    hosts_there = simulation.topology.hosts if simulation else (host,)
-    counts = _counts(request, len(hosts_there))
+    cluster = None if simulation else _cluster(request)
+    names = simulation.topology.hosts if simulation else (hosts.local_name(),)
+    counts = _counts(request, len(names))
     size = sum(counts)
     if size > MAX_RANKS:
         raise LaunchError(
             f"{size} ranks are too many; at most {MAX_RANKS} start on one machine"
         )
-    nodes = _nodes(request, hosts_there, size, simulation)
-    node_of = {rank: node for node in nodes for rank in node.ranks}
-    ranks: list[RankPlan] = []
-    for number, (app, count) in enumerate(zip(request.apps, counts, strict=True)):
-        env = _environment(request, app, environ)
-        cwd = _directory(app)
-        program = find_program(
-            app.words[0], cwd, env.get("PATH", environ.get("PATH", ""))
-        )
-        for _ in range(count):
-            rank = len(ranks)
-            node = node_of[rank]
-            own = {**env, **_rank_variables(rank, size), **local_variables(node, rank)}
-            ranks.append(
-                RankPlan(rank, number, node.name, tuple(app.words), program, cwd, own)
-            )
+    if cluster:
+        nodes = deal(cluster.hosts, size, request.per_node)
+    else:
+        nodes = _nodes(request, names, size, simulation)
+    # Ranks of other machines are laid out there.
+    here = frozenset() if cluster else frozenset(range(size))
+    ranks = lay_out(request, counts, nodes, environ, here)
     if request.stdin.isdigit() and int(request.stdin) >= size:
         raise LaunchError(
             f"--stdin {request.stdin}: the job has ranks 0 to {size - 1} only"
         )
     return Plan(
-        tuple(ranks),
+        ranks,
         nodes,
         simulation,
+        cluster,
         request.output,
         request.stdin,
         _time_limit(request, environ),
@@ -129,19 +135,49 @@ def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
     )
 
 
-def _host(request: Request) -> str:
-    for host in request.hosts:
-        if not hosts.is_local(host.name):
-            raise LaunchError(
-                f"host '{host.name}' is not this machine ({hosts.local_name()}); "
-                "ranks are started on the local machine only, use localhost"
-            )
-    return hosts.local_name()
+def lay_out(
+    request: Request,
+    counts: Sequence[int],
+    nodes: Sequence[Node],
+    environ: Mapping[str, str],
+    here: frozenset[int],
+) -> tuple[RankPlan, ...]:
+    """All ranks of a job; of those that are not `here` no more than their place.
+
+    Raises LaunchError for what is wrong with the programs of those that are.
+    """
+    size = sum(counts)
+    node_of = {rank: node for node in nodes for rank in node.ranks}
+    ranks: list[RankPlan] = []
+    for number, (app, count) in enumerate(zip(request.apps, counts, strict=True)):
+        mine = range(len(ranks), len(ranks) + count)
+        program, cwd, env = "", app.wdir or "", {}
+        if here.intersection(mine):
+            env = _environment(request, app, environ)
+            cwd = _directory(app)
+            path = env.get("PATH", environ.get("PATH", ""))
+            program = find_program(app.words[0], cwd, path)
+        for rank in mine:
+            node = node_of[rank]
+            own = env
+            if rank in here:
+                own = env | _rank_variables(rank, size) | local_variables(node, rank)
+            words = tuple(app.words)
+            ranks.append(RankPlan(rank, number, node.name, words, program, cwd, own))
+    return tuple(ranks)
+
+
+def _cluster(request: Request) -> Cluster | None:
+    if all(hosts.is_local(host.name) for host in request.hosts):
+        return None
+    return Cluster(tuple(request.hosts), request)
 
 
 def _counts(request: Request, machines: int) -> list[int]:
     slots = sum(host.slots for host in request.hosts)
-    default = request.per_node or slots or 1
+    if request.per_node:
+        slots = request.per_node * max(len(request.hosts), 1)
+    default = slots or 1
     if request.sim:
         # Without -n, one program fills the Macs; several have a rank each.
         alone = len(request.apps) == 1

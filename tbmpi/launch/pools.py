@@ -15,6 +15,7 @@ from tbmpi._gen import pool as layout
 from tbmpi.launch.segment import Memory
 
 STATES = ("starting", "up", "failed")
+SLOTS = ("4 KiB", "32 KiB", "128 KiB")
 
 
 def show(pool: Memory | None, machines: int) -> dict[str, Any]:
@@ -29,6 +30,8 @@ def show(pool: Memory | None, machines: int) -> dict[str, Any]:
             "state": STATES[state] if state < len(STATES) else f"state {state}",
             "reason": _text(pool, layout.POOL_AT_REASON, layout.POOL_REASON),
             "polls": polls,
+            "free": _at(pool, "3I", layout.POOL_AT_FREE),
+            "slots": _at(pool, "3I", layout.POOL_AT_SLOTS),
         },
         "routes": [_route(pool, machine) for machine in range(machines)],
     }
@@ -66,6 +69,12 @@ def pool_lines(facts: dict[str, Any]) -> Iterator[str]:
                 f"{node['name']}: pool of {pool['bytes'] >> 20} MiB, router "
                 f"{node['router'] or 'gone'} is {pool['state']}{why}, "
                 f"{pool['polls']} polls"
+            )
+            yield "  free slots: " + ", ".join(
+                f"{free} of {slots} of {size}"
+                for free, slots, size in zip(
+                    pool["free"], pool["slots"], SLOTS, strict=True
+                )
             )
         for device in devices:
             if device["host"] == number:

@@ -61,6 +61,9 @@ class Events(Protocol):
     def ranks_lost(self) -> None:
         """How the ranks end cannot be known any more: the guard was killed."""
 
+    def machine_lost(self, what: str) -> None:
+        """The same of the ranks of one machine, and why."""
+
 
 class RankProcess:
     """One rank: its process and the launcher's ends of its descriptors.
@@ -76,7 +79,7 @@ class RankProcess:
 
 
 class LocalNode:
-    """Runs the ranks of `plan` on this machine.
+    """Runs the ranks of `plan` on this machine: all, or those in `ranks`.
 
     The sinks take the ranks' output; `site` says what each process is given.
     """
@@ -88,9 +91,11 @@ class LocalNode:
         site: Site,
         sinks: tuple[Sink, Sink],
         events: Events,
+        ranks: Sequence[int] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._plan = plan
+        self._ranks = range(plan.size) if ranks is None else ranks
         self._guard = guard
         self._site = site
         self._sinks = sinks
@@ -114,16 +119,16 @@ class LocalNode:
         Raises LaunchError when one cannot be started; end() takes back those
         that were.
         """
-        _make_room(self._plan.size, self._site.descriptors)
+        make_room(len(self._ranks), self._site.descriptors)
         self._site.prepare()
         self._loop.add_reader(self._guard.fileno(), self.reap)
         if self._plan.stdin == "all":
             self._feed = Feed(self._loop)
         self._helpers.start()
-        for plan in self._plan.ranks:
+        for number in self._ranks:
             if self.closing:
                 return
-            self._start_rank(plan)
+            self._start_rank(self._plan.ranks[number])
             await asyncio.sleep(0)
             self.reap()  # an end told before the answer to a start wakes nobody
         if self._feed:
@@ -422,7 +427,7 @@ def _first_line(file: IO[bytes]) -> bytes:
     return file.readline(256)
 
 
-def _make_room(ranks: int, others: int) -> None:
+def make_room(ranks: int, others: int) -> None:
     """Raises the limit of open descriptors when so many ranks need it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = ranks * PER_RANK + others + OWN
@@ -460,13 +465,9 @@ def _output_file(plan: Plan, rank: int, number: int) -> str | None:
     return pattern.replace("%r", str(rank)).replace("%h", plan.ranks[rank].host)
 
 
-def prepare_output(plan: Plan) -> None:
-    """Makes the folders of the ranks' output and empties its files."""
-    paths = {
-        _output_file(plan, rank, number)
-        for rank in range(plan.size)
-        for number in (1, 2)
-    }
+def prepare_output(plan: Plan, ranks: Sequence[int]) -> None:
+    """Makes the folders of these ranks' output and empties its files."""
+    paths = {_output_file(plan, rank, number) for rank in ranks for number in (1, 2)}
     for path in sorted(filter(None, paths)):
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
