@@ -135,8 +135,8 @@ class Attributes:
         """
         state = _Keyval(copy_fn, delete_fn, bool(nopython))
         name, out = cls._attribute_name(), ffi.new("int *")
-        functions = (f"tb_{name}_attr_copy", f"tb_{name}_attr_delete")
-        copy, delete = (getattr(_module, function) for function in functions)
+        copy = getattr(_module, f"tb_{name}_copy_function")()
+        delete = getattr(_module, f"tb_{name}_delete_function")()
         create = getattr(lib, f"MPI_{name.title()}_create_keyval")
         check(create(copy, delete, out, state.handle))
         _states.add(state)
@@ -161,6 +161,20 @@ class Attributes:
 
     def _about(self, name: str) -> Any:
         return getattr(lib, f"MPI_{self._attribute_name().title()}_{name}")
+
+
+def delete_of_self() -> None:
+    """Deletes the attributes in Python of MPI.COMM_SELF, as MPI_Finalize would.
+
+    A program sets them to learn that MPI comes to its end.
+    """
+    value, flag = ffi.new("void **"), ffi.new("int *")
+    for (kind, keyval), state in reversed(_keyvals.copy().items()):
+        if kind != "MPI_Comm" or not state.attributes:
+            continue
+        check(lib.MPI_Comm_get_attr(lib.MPI_COMM_SELF, keyval, value, flag))
+        if flag[0]:
+            check(lib.MPI_Comm_delete_attr(lib.MPI_COMM_SELF, keyval))
 
 
 # ------------------------------------------------------------- what MPI calls

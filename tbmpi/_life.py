@@ -6,6 +6,9 @@ ends the whole job: the others would wait for it forever. MPI_Abort does that
 for an exception. For an exit code it is enough not to call MPI_Finalize: the
 launcher then sees a rank that left early, and keeps its code.
 
+A rank that ends well calls MPI_Finalize after all that is Python: functions of the
+program's at exit and what its objects do when they go may still communicate.
+
 All of this is for the process that initialized MPI. A forked child inherits the
 hooks but is no rank, so they do nothing there.
 """
@@ -13,12 +16,14 @@ hooks but is no rank, so they do nothing there.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import threading
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from tbmpi._abi import lib as _module
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._rc import rc
 
@@ -154,8 +159,19 @@ def _at_exit() -> None:
     if _state.left_early:
         return
     wanted = _state.initialized_here if rc.finalize is None else rc.finalize
-    if wanted:
+    if wanted and _finalize_last():
         finalize()
+
+
+def _finalize_last() -> int:
+    """Has MPI finalized behind Python's end; not 0 if that cannot be."""
+    from tbmpi import _attributes, _request
+
+    # What is called back by MPI_Finalize has to be called while there is Python.
+    _attributes.delete_of_self()
+    # Nobody has waited for these, but the data may still be on their way.
+    _module.tb_hold(id(_request.unfinished()))
+    return _module.tb_finalize_last()
 
 
 # ------------------------------------------------------------ leaving early
@@ -225,15 +241,15 @@ def _watch_exit_code() -> None:
     """Learns the exit code before atexit handlers run, which are not told.
 
     From Python 3.12 on, sys.monitoring reports what unwinds the outermost
-    frame. Before, sys.exit and the like raise a SystemExit of our own, whose
-    code is read without a Python frame on the stack only by the interpreter
-    that is about to exit. There a plain ``raise SystemExit(n)`` counts as a
-    normal end.
+    frame. Before, it is SystemExit's attribute ``code`` that knows: without a
+    Python frame on the stack only the interpreter reads it, which is about to
+    exit. It does not read it if sys.exit has raised a SystemExit that is no
+    object yet, so sys.exit is replaced as well.
     """
     if sys.version_info >= (3, 12):
         _watch_outermost_frame()
     else:
-        sys.exit = _exit
+        _watch_code()
 
 
 def _outermost_code() -> CodeType | None:
@@ -261,16 +277,38 @@ def _watch_outermost_frame() -> None:
     monitoring.set_events(free[0], event)
 
 
-class _Exit(SystemExit):
-    """A SystemExit that notices when the interpreter asks for its code."""
+class _Code:
+    """SystemExit.code, which notices when the interpreter asks for it."""
 
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if name == "code" and sys._getframe().f_back is None:
+    def __init__(self, member: Any) -> None:
+        self._get, self._set = member.__get__, member.__set__
+        self._delete = member.__delete__
+        self.__doc__ = member.__doc__
+
+    def __get__(self, thing: SystemExit | None, kind: type | None = None) -> Any:
+        if thing is None:
+            return self
+        value = self._get(thing, kind)
+        if sys._getframe().f_back is None:
             _note_exit(value)
         return value
+
+    def __set__(self, thing: SystemExit, value: object) -> None:
+        self._set(thing, value)
+
+    def __delete__(self, thing: SystemExit) -> None:
+        self._delete(thing)
+
+
+def _watch_code() -> None:
+    # A type in C cannot be assigned to; the dict behind its mapping can.
+    (names,) = gc.get_referents(SystemExit.__dict__)
+    if not isinstance(names["code"], _Code):
+        names["code"] = _Code(names["code"])
+        _module.tb_modified(id(SystemExit))
+        sys.exit = _exit
 
 
 def _exit(status: object = None, /) -> None:
     """Ends the interpreter; see the standard library's sys.exit."""
-    raise _Exit(status)
+    raise SystemExit(status)

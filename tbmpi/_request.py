@@ -434,6 +434,11 @@ _FEW = 16
 _dropped_limit = [_FEW]
 
 
+def unfinished() -> list[Any]:
+    """A list, always the same, that has the buffers of requests nobody holds."""
+    return _dropped
+
+
 def _sweep() -> None:
     """Lets go of the buffers of dropped requests that are complete by now.
 

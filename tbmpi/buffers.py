@@ -112,6 +112,9 @@ def _listed_block(message: Sequence[Any], writable: bool, blocks: int) -> Block:
         amount = _natural(count, "count")
         if amount and thing is None:
             raise ValueError(f"the buffer is None, but the count is {amount}")
+        if amount and datatype and not _is_bottom(thing):
+            total = amount * max(blocks, 1)
+            _Span(datatype).check(total, -offset, length - offset)
     elif length == offset:
         amount = 0
     else:
@@ -191,6 +194,27 @@ def _whole(length: int, datatype: Datatype) -> int:
     return length // extent
 
 
+class _Span:
+    """Which bytes elements of a datatype lie in, seen from where they begin."""
+
+    __slots__ = ("_low", "_size", "extent")
+
+    def __init__(self, datatype: Datatype) -> None:
+        _, self.extent = datatype.Get_extent()
+        self._low, self._size = datatype.Get_true_extent()
+
+    def check(self, count: int, first: int, last: int) -> None:
+        """Refuses `count` elements unless they lie in the bytes first to last."""
+        last_one = (count - 1) * self.extent
+        begin = min(last_one, 0) + self._low
+        end = max(last_one, 0) + self._low + self._size
+        if self._size and (begin < first or end > last):
+            raise ValueError(
+                f"the buffer is too small: {count} elements take bytes "
+                f"{begin - first} to {end - first}, it has {last - first}"
+            )
+
+
 # ----------------------------------------------------- vectors: a block a rank
 
 
@@ -218,12 +242,25 @@ def vector(message: Any, writable: bool, blocks: int) -> Vector:
         places = running(amounts)[0]
     else:
         places = _numbers(displs, blocks, lambda number, i: number * i)
+    if datatype and not (counts is None is displs) and not _is_bottom(thing):
+        span = _Span(datatype)
+        starts = [place * span.extent for place in places]
+        _check_all([span] * blocks, amounts, starts, len(address))
     return (
         address,
         ffi.new("MPI_Count[]", amounts or 1),
         ffi.new("MPI_Aint[]", places or 1),
         datatype._h,
     )
+
+
+def _check_all(
+    spans: Sequence[_Span], counts: Sequence[int], starts: Sequence[int], length: int
+) -> None:
+    """Refuses blocks that begin at these bytes unless all lie in the buffer."""
+    for span, count, start in zip(spans, counts, starts, strict=True):
+        if count > 0:
+            span.check(count, -start, length - start)
 
 
 def running(amounts: Sequence[int]) -> tuple[list[int], int]:
@@ -277,9 +314,12 @@ def vector_of_types(message: Any, writable: bool, blocks: int) -> Vector:
         places = _numbers(displs, blocks, None)
     if len(types) != blocks:
         raise ValueError(f"expected {blocks} datatypes, got {len(types)}")
+    kinds = [as_datatype(kind) for kind in types]
+    if all(kinds) and not _is_bottom(thing):
+        _check_all([_Span(kind) for kind in kinds], amounts, places, len(address))
     return (
         address,
         ffi.new("MPI_Count[]", amounts or 1),
         ffi.new("MPI_Aint[]", places or 1),
-        ffi.new("MPI_Datatype[]", [as_datatype(kind)._h for kind in types] or 1),
+        ffi.new("MPI_Datatype[]", [kind._h for kind in kinds] or 1),
     )

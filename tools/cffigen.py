@@ -21,6 +21,16 @@ const char *tb_load(const char *path, int *missing);
 const char *tb_lacking(int i);
 """
 
+LAST_CDEF = """
+/* Has MPI_Finalize called when nothing of Python is left, unless MPI is finalized
+ * then. Returns -1 if Python has no room to note it. */
+int tb_finalize_last(void);
+/* Keeps an object, given by its id, beyond the interpreter's end. */
+void tb_hold(intptr_t object);
+/* Makes Python look at a type's names anew; the type is given by its id. */
+void tb_modified(intptr_t type);
+"""
+
 OP_SLOTS = 32
 
 # MPI calls a reduction operation without a reference of the user's, so each one
@@ -39,7 +49,9 @@ extern "Python" int tb_greq_free(void *state);
 extern "Python" int tb_greq_cancel(void *state, int completed);
 """
 
-# Attributes: a keyval's state comes back with each call.
+# Attributes: a keyval's state comes back with each call. MPI gets the functions of
+# tb_attr_functions, which do nothing once there is no Python.
+ATTRIBUTE_KINDS = {"comm": "MPI_Comm", "type": "MPI_Datatype", "win": "MPI_Win"}
 ATTRIBUTE_CDEF = """
 extern "Python" int tb_comm_attr_copy(MPI_Comm old, int keyval, void *state,
                                       void *value, void *out, int *flag);
@@ -53,7 +65,11 @@ extern "Python" int tb_win_attr_copy(MPI_Win old, int keyval, void *state,
                                      void *value, void *out, int *flag);
 extern "Python" int tb_win_attr_delete(MPI_Win win, int keyval, void *value,
                                        void *state);
-"""
+""" + "".join(
+    f"MPI_{name.title()}_{what}_attr_function *tb_{name}_{what}_function(void);\n"
+    for name in ATTRIBUTE_KINDS
+    for what in ("copy", "delete")
+)
 
 DATAREP_CDEF = """
 extern "Python" int tb_datarep_read(void *user, MPI_Datatype type, MPI_Count count,
@@ -97,6 +113,80 @@ static const char *tb_load(const char *path, int *missing)
 }
 """
 
+LAST_SOURCE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static pid_t rank; /* a forked child inherits what is to be done at its end */
+
+static void finalize_last(void)
+{
+    char why[MPI_MAX_ERROR_STRING + 1] = "";
+    int done = 0, length = 0, code;
+    if (rank != getpid() || tb_table.Finalized(&done) || done)
+        return;
+    code = tb_table.Finalize();
+    if (!code)
+        return;
+    tb_table.Error_string(code, why, &length);
+    fprintf(stderr, "MPI_Finalize failed: %s\\n", why);
+    fflush(NULL);
+    _exit(EXIT_FAILURE);
+}
+
+static int tb_finalize_last(void)
+{
+    rank = getpid();
+    return Py_AtExit(finalize_last);
+}
+
+static void tb_hold(intptr_t object)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_INCREF((PyObject *)object);
+    PyGILState_Release(state);
+}
+
+static void tb_modified(intptr_t type)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyType_Modified((PyTypeObject *)type);
+    PyGILState_Release(state);
+}
+"""
+
+ATTRIBUTE_SOURCE = """
+static int tb_%(name)s_attr_copy(%(type)s, int, void *, void *, void *, int *);
+static int tb_%(name)s_attr_delete(%(type)s, int, void *, void *);
+
+static int copy_%(name)s(%(type)s old, int keyval, void *state, void *value,
+                         void *out, int *flag)
+{
+    *flag = 0;
+    if (!Py_IsInitialized())
+        return MPI_SUCCESS;
+    return tb_%(name)s_attr_copy(old, keyval, state, value, out, flag);
+}
+
+static int delete_%(name)s(%(type)s owner, int keyval, void *value, void *state)
+{
+    if (!Py_IsInitialized())
+        return MPI_SUCCESS;
+    return tb_%(name)s_attr_delete(owner, keyval, value, state);
+}
+
+static MPI_%(title)s_copy_attr_function *tb_%(name)s_copy_function(void)
+{
+    return copy_%(name)s;
+}
+
+static MPI_%(title)s_delete_attr_function *tb_%(name)s_delete_function(void)
+{
+    return delete_%(name)s;
+}
+"""
+
 OP_SOURCE = """
 static void tb_op_call(int, void *, void *, MPI_Count *, MPI_Datatype *);
 %s
@@ -117,7 +207,8 @@ static void op_%d(void *in, void *inout, MPI_Count *count, MPI_Datatype *type)
 ERRHANDLER_FUNCTION = """
 static void errhandler_%(name)s_%(k)d(MPI_%(kind)s *handle, int *code, ...)
 {
-    tb_errhandler_call(%(number)d, %(k)d, *handle, *code);
+    if (Py_IsInitialized())
+        tb_errhandler_call(%(number)d, %(k)d, *handle, *code);
 }"""
 
 ERRHANDLER_SOURCE = """
@@ -142,6 +233,14 @@ def errhandler_source() -> str:
     return text
 
 
+def attribute_source() -> str:
+    """The C functions that pass what happens to attributes on to Python."""
+    return "".join(
+        ATTRIBUTE_SOURCE % {"name": name, "type": kind, "title": name.title()}
+        for name, kind in ATTRIBUTE_KINDS.items()
+    )
+
+
 def op_source() -> str:
     """The C functions that pass a reduction on to Python."""
     functions = "".join(OP_FUNCTION % (k, k) for k in range(OP_SLOTS))
@@ -155,8 +254,9 @@ def build() -> cffi.FFI:
     ffi = cffi.FFI()
     surface = (ROOT / "tbmpi" / "_gen" / "mpi.cdef").read_text()
     callbacks = OP_CDEF + GREQUEST_CDEF + ATTRIBUTE_CDEF + DATAREP_CDEF
-    ffi.cdef(surface + LOADER_CDEF + callbacks + ERRHANDLER_CDEF)
-    source = LOADER_SOURCE + op_source() + errhandler_source()
+    ffi.cdef(surface + LOADER_CDEF + LAST_CDEF + callbacks + ERRHANDLER_CDEF)
+    source = LOADER_SOURCE + LAST_SOURCE + attribute_source()
+    source += op_source() + errhandler_source()
     ffi.set_source("tbmpi._abi", source, py_limited_api=True)
     return ffi
 

@@ -146,12 +146,23 @@ comm.Barrier()
     [
         ("raise ValueError('bad thing')", 1, "ValueError: bad thing"),
         ("sys.exit(3)", 3, "exit code 3"),
+        ("raise SystemExit(4)", 4, "exit code 4"),
+        ("raise SystemExit('a bare reason')", 1, "a bare reason"),
         ("sys.exit('a reason')", 1, "a reason"),
         ("threading.Thread(target=lambda: 1 / 0).start(); time.sleep(30)", 1, "Zero"),
         ("comm.Abort(7)", 7, "MPI_Abort with code 7"),
         ("comm.bcast(lambda: None, 1)", 1, "pickle"),
     ],
-    ids=["exception", "exit", "text", "thread", "abort", "unpicklable"],
+    ids=[
+        "exception",
+        "exit",
+        "bare exit",
+        "bare text",
+        "text",
+        "thread",
+        "abort",
+        "unpicklable",
+    ],
 )
 def test_a_rank_that_fails_ends_the_job(run, how: str, code: int, said: str) -> None:
     done = run(3, FAIL.format(how=how))
@@ -168,11 +179,6 @@ def test_a_rank_that_fails_ends_the_job(run, how: str, code: int, said: str) -> 
         )
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
-def test_a_bare_system_exit_ends_the_job(run) -> None:
-    assert run(3, FAIL.format(how="raise SystemExit(4)")).code == 4
-
-
 @pytest.mark.parametrize(
     "how",
     [
@@ -180,12 +186,57 @@ def test_a_bare_system_exit_ends_the_job(run) -> None:
         "try:\n        sys.exit(5)\n    except SystemExit: pass",
         "pid = os.fork()\n    if not pid: raise RuntimeError\n    os.waitpid(pid, 0)",
         "import atexit; atexit.register(print, 'bye')",
+        "try: raise SystemExit(5)\n    except SystemExit as e: print(e.code)",
     ],
-    ids=["nothing", "caught", "child", "atexit"],
+    ids=["nothing", "caught", "child", "atexit", "asked"],
 )
 def test_what_does_not_end_the_job(run, how: str) -> None:
     done = run(3, FAIL.format(how=how))
     assert done.code == 0, done.err
+
+
+def test_the_end_of_a_program_still_communicates(run) -> None:
+    """Functions at exit and objects that go: MPI is finalized after them."""
+    done = run(
+        2,
+        """
+        import atexit, os
+        atexit.register(lambda: (comm.Barrier(), os.write(1, b"first\\n")))
+        from tbmpi import MPI
+        comm = MPI.COMM_WORLD
+
+        class Part:
+            def __init__(self):
+                self.comm = comm.Dup()
+            def __del__(self, write=os.write, finalized=MPI.Is_finalized):
+                self.comm.Barrier()
+                self.comm.Free()
+                write(1, b"freed, %d\\n" % finalized())
+
+        part = Part()
+        if comm.rank == 0:
+            comm.isend(bytes(5_000_000), 1)
+        else:
+            atexit.register(lambda: print(len(comm.recv()), flush=True))
+        """,
+    )
+    assert (done.code, done.err) == (0, "")
+    expected = ["5000000"] + 2 * ["first", "freed, 0"]
+    assert sorted(done.out.splitlines()) == sorted(expected)
+
+
+def test_attributes_of_self_tell_the_end(run) -> None:
+    done = run(
+        1,
+        """
+        from tbmpi import MPI
+        def gone(owner, keyval, value):
+            print(value, MPI.Is_finalized())
+        key = MPI.Comm.Create_keyval(delete_fn=gone)
+        MPI.COMM_SELF.Set_attr(key, "the end")
+        """,
+    )
+    assert (done.code, done.err, done.out) == (0, "", "the end False\n")
 
 
 def test_exit_code_0_is_a_normal_end(run) -> None:
