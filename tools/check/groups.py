@@ -61,6 +61,7 @@ GROUPS = (
     Group("sim", "emulated Macs, their cables and faults", python.sim, 8, longer=2),
     Group("hpl", "HPL on 2 x 2 ranks", suites.hpl_quick, 6),
     Group("mpich", "MPICH's test suite", suites.mpich, 8, longer=24),
+    Group("mpi4py", "mpi4py's test suite", suites.mpi4py, 8, longer=30),
     Group("wheel", "the wheel, alone and beside MPICH", packages.wheel, 8),
     Group("model", "rings and doorbell under weak memory order", model.model, 3),
     Group(
@@ -71,7 +72,6 @@ GROUPS = (
         longer=4,
     ),
     Group("macos", "cross-compiled for a Mac, not run", packages.macos, 4),
-    Group("mpi4py", "mpi4py's test suite", suites.mpi4py, 240, ("full",)),
     Group("oracle", "the Python API on MPICH's library", oracle.oracle, 8, ("full",)),
     Group(
         "sanitizers",

@@ -71,6 +71,8 @@ def sim(runner: Runner) -> Outcome:
     env = {
         "TBMPI_STOPPED_SECONDS": "20" if runner.full else "3",
         "TBMPI_FAULT_RUNS": "50" if runner.full else "6",
+        "TBMPI_FLOOD_ROUNDS": "100" if runner.full else "8",
+        "TBMPI_SIM_JOBS": "50" if runner.full else "5",
     }
     return run_pytest(runner, "tests/python/sim", env=env)
 

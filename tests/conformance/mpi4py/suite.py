@@ -38,6 +38,7 @@ from toolchain import (
 from mpi4py import launch, obtain
 from mpi4py.launch import RANK, Engine, Finding, entry_of, file_of, run_tests
 from tbmpi import as_mpi4py
+from tbmpi.launch.board import operations
 
 MODES = ("alias", "oracle", "real")
 RANKS = (1, 2, 4)
@@ -45,6 +46,8 @@ LIMIT_SECONDS = 240.0
 # For a test that is known to fail, which may be by a hang.
 LISTED_SECONDS = 20.0
 COLLECT_SECONDS = 120
+# Launches at a time, times this, is how many a quick run makes for a number of ranks.
+PACKS = 3
 # Rerun and passed: at most this share of a run, or one.
 FLAKY_SHARE = 0.005
 # Skips that say something about the run, and not about the MPI.
@@ -121,7 +124,7 @@ def main(argv: list[str]) -> int:
     # One run a cache: they share its logs, and would disturb each other.
     with exclusive(cache / f"{options.mode}.lock"):
         suite = obtain.tests(tarball, cache)
-        engine = _engine(options.mode, toolchain, tarball, suite, cache)
+        engine = _engine(options, toolchain, tarball, suite, cache)
         everything = _collect(engine, suite)
         jobs = _jobs(_choose(everything, options), options)
         expected = _expand(listed, options.ranks)
@@ -158,6 +161,11 @@ def _options(argv: list[str]) -> argparse.Namespace:
     add("-n", dest="ranks", type=_counts, default=RANKS, help="default: 1,2,4")
     add("-j", "--jobs", type=int, default=1, help="launches at a time")
     add("--shard", type=_shard, metavar="K/N", help="only the K-th of N parts")
+    add(
+        "--quick",
+        action="store_true",
+        help="all tests in few launches, the longest ones with fewer combinations",
+    )
     add("--only", metavar="REGEX", help="only tests whose name matches")
     add("--limit", type=float, default=LIMIT_SECONDS, help="seconds for one test")
     add(
@@ -188,10 +196,19 @@ def _toolchain(options: argparse.Namespace) -> Toolchain:
 
 
 def _engine(
-    mode: str, toolchain: Toolchain, tarball: Path, suite: Path, cache: Path
+    options: argparse.Namespace,
+    toolchain: Toolchain,
+    tarball: Path,
+    suite: Path,
+    cache: Path,
 ) -> Engine:
+    mode = options.mode
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPIR_CVAR_DEBUG_SUMMARY": "0"}
     env.pop("TBMPI_LIBMPI", None)
+    if options.quick:
+        env["COVERAGE_RUN"] = "true"  # makes test_util_dtlib try fewer types
+    if mode != "oracle" and not operations()["MPI_Comm_spawn"]:
+        env["MPI4PY_TEST_SPAWN"] = "0"  # process pools would wait for ever
     # Workers of a process pool import the test that made them.
     env["PYTHONPATH"] = str(suite)
     if mode == "real":
@@ -250,10 +267,17 @@ def _part(test: str, parts: int) -> int:
 
 
 def _jobs(chosen: Sequence[str], options: argparse.Namespace) -> list[Job]:
-    """A launch for each file; for a shard, which has a few of each, one for all."""
+    """A launch for each file; for a shard, which has a few of each, one for all.
+
+    A quick run deals the files out to a few launches.
+    """
+    files = list(dict.fromkeys(map(file_of, chosen)))
+    packs = PACKS * options.jobs
     together: dict[str, list[str]] = {}
     for test in chosen:
         name = "shard" if options.shard else file_of(test)
+        if options.quick and not options.shard:
+            name = f"pack{files.index(name) % packs + 1}"
         together.setdefault(name, []).append(test)
     return [
         Job(name, ranks, tuple(tests))

@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import expectations
@@ -108,7 +109,7 @@ class Runner:
 
 def main(argv: list[str]) -> int:
     options = _options(argv)
-    toolchain = toolchain_from(options)
+    toolchain = _over(toolchain_from(options), options.over)
     tarball = options.tarball or fetch_source("mpich", options.cache)
     version = build.suite_version(tarball)
     expected = _expectations(options.expect, version)
@@ -149,6 +150,13 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("folders", nargs="*", help=f"default: {' '.join(FOLDERS)}")
     add_toolchain_options(parser)
     parser.add_argument(
+        "--over",
+        metavar="WORDS",
+        default="",
+        help="words for the launcher, such as '--sim ring:4'; the list of known "
+        "failures stays the same",
+    )
+    parser.add_argument(
         "-j", "--jobs", type=int, default=1, help="entries run at a time"
     )
     parser.add_argument(
@@ -172,6 +180,14 @@ def _options(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     options.folders = options.folders or FOLDERS
     return options
+
+
+def _over(toolchain: Toolchain, words: str) -> Toolchain:
+    """The launcher with more words, without the notes that would follow."""
+    if not words:
+        return toolchain
+    name, *rest = toolchain.launcher
+    return replace(toolchain, launcher=(name, "-q", *shlex.split(words), *rest))
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -298,11 +314,13 @@ def _report(
     unlisted = [c for c in complaints if ", not listed: " in c]
     known = len(results) - counts["pass"] - counts["skip"] - len(unlisted)
     flaky = sum(result.flaky for result in results)
-    path = options.json or options.cache / "mpich.json"
+    over = re.sub(r"[^\w]+", "-", options.over).strip("-")
+    path = options.json or options.cache / f"mpich{over and '-' + over}.json"
     report.write_json(
         path,
         {
             **report.heading("mpich", version, toolchain),
+            "over": options.over,
             "shard": "/".join(map(str, options.shard or (1, 1))),
             "collected": collected,
             "counts": dict(counts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,10 +48,35 @@ def macs(tmp_path: Path) -> Iterator[Macs]:
 
 
 @pytest.fixture(scope="session")
-def tokens(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A program that sends data between all ranks, and looks at every byte."""
-    target = tmp_path_factory.mktemp("sim") / "tokens"
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Compiles a program of tests/faults, once."""
+    folder = tmp_path_factory.mktemp("sim")
     compiler = Path(sys.executable).with_name("tbmpicc")
-    source = ROOT / "tests/faults/tokens.c"
-    subprocess.run([compiler, "-O2", source, "-o", target], check=True, timeout=60)
-    return str(target)
+
+    def program(name: str) -> str:
+        target = folder / name
+        if not target.exists():
+            source = ROOT / f"tests/faults/{name}.c"
+            command = [compiler, "-O2", source, "-o", target]
+            subprocess.run(command, check=True, timeout=60)
+        return str(target)
+
+    return program
+
+
+@pytest.fixture
+def tokens(build: Callable[[str], str]) -> str:
+    """A program that sends data between all ranks, and looks at every byte."""
+    return build("tokens")
+
+
+@pytest.fixture
+def flood(build: Callable[[str], str]) -> str:
+    """The same all at once, in messages of all lengths."""
+    return build("flood")
+
+
+@pytest.fixture
+def witness(build: Callable[[str], str]) -> str:
+    """A program whose ranks say which error has come to them, and when."""
+    return build("witness")

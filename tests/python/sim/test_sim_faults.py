@@ -14,8 +14,11 @@ import time
 
 import pytest
 
+TOLD = 3.0  # seconds from the last success to an error that says why
 GONE = 2.5  # seconds from a death to the end of the job, on a loaded machine
 REPORTED = 10.0  # seconds of silence that are worth a line
+NO_WORD = re.compile("no word from mac1 for 1")
+IS_STOPPED = re.compile(r"rank 1 \(process \d+\) has been stopped for 1")
 START = 3.0  # seconds that a job may need to start
 RUNS = int(os.environ.get("TBMPI_FAULT_RUNS", "6"))
 SEED = int(os.environ.get("TBMPI_FAULT_SEED", str(random.randrange(1 << 30))))
@@ -32,8 +35,57 @@ def exact(done: bytes | str) -> bool:
 def test_a_pulled_cable_with_another_way(macs, tokens, topology, how):
     words = ("--sim", topology, "-n", "4", "--fault", f"at 700ms pull 0{how}")
     done = macs.run(*words, "--timeout", "60", tokens, "3")
-    assert done.returncode == 0, done.stderr.decode()
+    err = done.stderr.decode()
+    assert done.returncode == 0, err
     assert exact(done.stdout)
+    assert len(re.findall(r"^tbmpi.*cable 0 \(", err, re.MULTILINE)) <= 1, err
+
+
+@pytest.mark.parametrize("router", ["auto", "never"])
+def test_a_pulled_cable_of_two_is_said_once(macs, tokens, router):
+    words = ("--sim", "mesh:2x2", "--ranks-per-node", "1", "--router", router)
+    fault = ("--fault", "at 700ms pull 0")
+    done = macs.run(*words, *fault, "--timeout", "60", tokens, "4")
+    err = done.stderr.decode()
+    assert done.returncode == 0, err
+    assert exact(done.stdout)
+    assert err.count("cable 0 (rdma_en") == 1, err
+
+
+NEVER = ("--router", "never")
+
+
+@pytest.mark.parametrize(
+    ("topology", "words", "how"),
+    [
+        ("line:3", (), ""),
+        ("line:3", (), " segv"),
+        ("star:4", (), ""),
+        ("mesh:2", ("-N", "2"), ""),
+        ("mesh:2", ("-N", "2"), " segv"),
+        ("mesh:2", NEVER, ""),
+    ],
+)
+def test_without_another_way_each_rank_learns_why(macs, witness, topology, words, how):
+    fault = ("--fault", f"at 1s pull 0{how}")
+    words = ("-q", "--sim", topology, *words, *fault, "--timeout", "60")
+    done = macs.run(*words, witness)
+    out = done.stdout.decode()
+    said = re.findall(r"^rank (\d+) after (\S+) s: (.*)$", out, re.MULTILINE)
+    ranks = 4 if topology == "star:4" or "-N" in words else int(topology[-1])
+    assert sorted(int(rank) for rank, _, _ in said) == list(range(ranks)), out
+    for rank, seconds, text in said:
+        assert float(seconds) <= TOLD, out
+        assert re.search(r"cable 0 \(rdma_en\d of mac\d to ", text), text
+        assert re.search(r"rank \d cannot be reached", text), f"{rank}: {text}"
+
+
+def test_a_fault_in_the_verbs_library_ends_a_rank_that_owns_them(macs, witness):
+    fault = ("--fault", "at 1s pull 0 segv")
+    words = ("-q", "--sim", "mesh:2", *NEVER, *fault, "--timeout", "60")
+    done = macs.run(*words, witness)
+    assert done.returncode == 128 + 11
+    assert b"was killed by signal 11" in done.stderr
 
 
 @pytest.mark.parametrize("topology", ["line:3", "star:4"])
@@ -117,15 +169,29 @@ def test_what_a_killed_router_held_is_told_where_that_matters(macs, tokens):
     assert b"left in emulated devices: " in done.stderr
 
 
-def test_a_stopped_mac_goes_on(macs, tokens):
-    faults = ("--fault", "at 700ms stop mac1")
-    faults += ("--fault", f"at {0.7 + STOPPED}s continue mac1")
+@pytest.mark.parametrize("who", ["mac1", "router mac1", "rank 1"])
+def test_who_is_stopped_goes_on(macs, tokens, who):
+    faults = ("--fault", f"at 700ms stop {who}")
+    faults += ("--fault", f"at {0.7 + STOPPED}s continue {who}")
     words = ("--sim", "mesh:2", *faults, "--timeout", "100")
     done = macs.run(*words, tokens, str(STOPPED + 2))
-    assert done.returncode == 0, done.stderr.decode()
+    err = done.stderr.decode()
+    assert done.returncode == 0, err
     assert exact(done.stdout)
-    if STOPPED > REPORTED:
-        assert b"no word from the router of mac1" in done.stderr
+    report = IS_STOPPED if who == "rank 1" else NO_WORD
+    assert bool(report.search(err)) == (STOPPED > REPORTED + 2), err
+
+
+@pytest.mark.parametrize("who", ["mac1", "rank 1"])
+def test_a_stopped_owner_of_verbs_goes_on(macs, tokens, who):
+    faults = ("--fault", f"at 700ms stop {who}")
+    faults += ("--fault", f"at {0.7 + STOPPED}s continue {who}")
+    words = ("-q", "--sim", "mesh:2", "--router", "never", *faults)
+    done = macs.run(*words, "--timeout", "100", tokens, str(STOPPED + 2))
+    err = done.stderr.decode()
+    assert done.returncode == 0, err
+    assert exact(done.stdout)
+    assert bool(NO_WORD.search(err)) == (STOPPED > REPORTED + 2), err
 
 
 def test_the_launcher_is_killed(macs, tokens):

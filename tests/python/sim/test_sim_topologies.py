@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+JOBS = int(os.environ.get("TBMPI_SIM_JOBS", "5"))
 TOPOLOGIES = ["mesh:4", "ring:4", "line:4", "star:4", "mesh:2x2"]
 
 
@@ -59,18 +61,23 @@ def test_heat2d_equals_one_rank(macs, topology):
 
 
 def test_many_jobs_leave_nothing(macs, tokens):
-    for _ in range(5):
+    for _ in range(JOBS):
         done = macs.run("--sim", "mesh:2", "--timeout", "60", tokens, "0")
         assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_caps_of_the_devices(macs, tokens):
-    job = macs.start_sim("mesh:3", "-N", "4", "--timeout", "60", tokens, "20")
+    job = macs.start_sim("mesh:4", "-N", "8", "--timeout", "100", tokens, "40")
     macs.wait_for(
-        lambda: all(n["pool"]["state"] == "up" for n in shown(macs, job)["nodes"]), 30
+        lambda: all(n["pool"]["state"] == "up" for n in shown(macs, job)["nodes"]), 60
     )
-    devices = shown(macs, job)["fabric"]["devices"]
-    assert len(devices) == 6
+    facts = shown(macs, job)
+    for node in facts["nodes"]:
+        pool = node["pool"]
+        for free, slots in zip(pool["free"], pool["slots"], strict=True):
+            assert 0 < free < slots
+    devices = facts["fabric"]["devices"]
+    assert len(devices) == 12
     for device in devices:
         (holder,) = device["holders"]
         assert holder["qps"] == 3
@@ -98,7 +105,9 @@ def test_commands_on_a_running_job(macs, tokens):
     assert "cable 2: mac1 rdma_en3 -- mac2 rdma_en3, plugged in" in tbmpi(
         "sim", "show", number
     )
-    assert tbmpi("info", "--pool", number).count("3 queue pairs") == 6
+    pools = tbmpi("info", "--pool", number)
+    assert pools.count("3 queue pairs") == 6
+    assert len(re.findall(r"free slots: \d+ of \d+ of 4 KiB, ", pools)) == 3
     routes = tbmpi("info", "--routes", number)
     assert routes.count("direct") == 6
     assert json.loads(tbmpi("sim", "show", number, "--json"))["job"] == job.pid
