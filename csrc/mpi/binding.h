@@ -59,7 +59,8 @@ static inline bool tb_enter(unsigned marks, int call)
         atomic_thread_fence(memory_order_acquire);
         tb_lock();
     }
-    tb_world.note->call = (uint32_t)call;
+    atomic_store_explicit(&tb_world.note->call, (uint32_t)call,
+                          memory_order_relaxed);
     return locked;
 }
 
@@ -67,7 +68,8 @@ static inline void tb_exit(unsigned marks, bool locked)
 {
     if (marks & TB_NOLOCK)
         return;
-    tb_world.note->call = TB_CALL_NONE;
+    atomic_store_explicit(&tb_world.note->call, TB_CALL_NONE,
+                          memory_order_relaxed);
     if (locked)
         tb_unlock();
 }

@@ -59,7 +59,7 @@ _Static_assert(sizeof(struct tb_segment_head) <= TB_SEGMENT_HEAD, "it fits");
 struct tb_note {
     _Alignas(TB_LINE) _Atomic uint32_t pid;
     _Atomic uint32_t state;
-    uint32_t call;
+    _Atomic uint32_t call;
     int32_t peer;
     int32_t tag;
     uint32_t polls;

@@ -200,11 +200,23 @@ static float patience(const struct tb_port *port)
     return crowded ? PATIENCE_CROWDED : PATIENCE;
 }
 
+/* The sender is not within MPI, and may stay away for as long as it likes:
+ * it would not send packets. Relaxed: a guess, wrong at times. */
+static bool is_away(const struct tb_link *link)
+{
+    struct tb_port *port = link->port;
+    struct tb_note *note =
+        tb_segment_note(port->segment, &port->plan, link->place);
+
+    return atomic_load_explicit(&note->call, memory_order_relaxed) == 0;
+}
+
 static tb_err shm_pull(struct tb_link *link, uint64_t remote, void *local,
                        size_t bytes, size_t *done)
 {
     struct tb_pace *pace = &link->pace;
-    bool always = link->port->config->single_copy == TB_SINGLE_COPY_ALWAYS;
+    bool always = link->port->config->single_copy == TB_SINGLE_COPY_ALWAYS ||
+                  is_away(link);
     uint64_t start;
     tb_err err;
 
