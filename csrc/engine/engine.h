@@ -227,8 +227,9 @@ bool tb_engine_settled(const struct tb_engine *e);
 void tb_engine_fail(struct tb_engine *e, tb_err why);
 
 /* A test that came out false: gives others the processor now and then, so that
- * a loop over Test or Iprobe does not starve the rank it waits for. */
-void tb_engine_tested(struct tb_engine *e);
+ * a loop over Test or Iprobe does not starve the rank it waits for. The error
+ * that a wait would have ended with, so that the loop ends, too. */
+tb_err tb_engine_tested(struct tb_engine *e);
 
 /*
  * Work that wants to be run from progress, outside of any upcall. `run` is

@@ -284,10 +284,11 @@ void tb_engine_fail(struct tb_engine *e, tb_err why)
 
 /* Twice in a row may be chance; a loop over Test is waiting, and yields as
  * waiting does, but never sleeps: the caller may have other things to do. */
-void tb_engine_tested(struct tb_engine *e)
+tb_err tb_engine_tested(struct tb_engine *e)
 {
     if (++e->tested % 16 == 0 || tb_net_crowded(e->net))
         tb_yield();
+    return tb_fatal(e);
 }
 
 /* ---------------------------------------------------------------- threads */

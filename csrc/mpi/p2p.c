@@ -362,8 +362,8 @@ tb_err tb_iprobe(int source, int tag, struct tb_comm *comm, int *flag,
     *flag = l.found;
     if (l.found)
         tb_status_result(status, &l.result);
-    else
-        tb_engine_tested(tb_world.engine);
+    else if (!l.err)
+        l.err = tb_engine_tested(tb_world.engine);
     return l.err;
 }
 
@@ -411,10 +411,8 @@ tb_err tb_improbe(int source, int tag, struct tb_comm *comm, int *flag,
     *flag = l.found;
     if (l.err)
         return l.err;
-    if (!l.found) {
-        tb_engine_tested(tb_world.engine);
-        return TB_OK;
-    }
+    if (!l.found)
+        return tb_engine_tested(tb_world.engine);
     tb_status_result(status, &l.result);
     return make_message(comm, l.arrival, message);
 }

@@ -120,6 +120,15 @@ tb_err tb_wait(MPI_Request *request, MPI_Status *status)
     return end(request, req, status);
 }
 
+/* A test that came out false: an error that concerns everybody is told, too. */
+static tb_err tested(struct tb_comm *comm)
+{
+    tb_err err = tb_engine_tested(tb_world.engine);
+    if (TB_UNLIKELY(err) && comm)
+        tb_errh_blame(comm);
+    return err;
+}
+
 /* One look at the network for a test that would fail otherwise. */
 static bool look(struct tb_req *req)
 {
@@ -140,8 +149,7 @@ tb_err tb_test(MPI_Request *request, int *flag, MPI_Status *status)
     if (look(req))
         return end(request, req, status);
     *flag = 0;
-    tb_engine_tested(tb_world.engine);
-    return TB_OK;
+    return tested(req->comm);
 }
 
 /* -------------------------------------------------------------------- all */
@@ -235,16 +243,14 @@ tb_err tb_waitall(int count, MPI_Request array_of_requests[],
 
 static tb_err all_done(int n, const MPI_Request handles[], bool *done)
 {
+    struct tb_req *req = NULL;
     *done = true;
     for (int i = 0; i < n && *done; i++) {
-        struct tb_req *req;
         TB_TRY(find(handles[i], &req));
         if (req)
             *done = look(req);
     }
-    if (!*done)
-        tb_engine_tested(tb_world.engine);
-    return TB_OK;
+    return *done ? TB_OK : tested(req ? req->comm : NULL);
 }
 
 tb_err tb_testall(int count, MPI_Request array_of_requests[], int *flag,
@@ -314,25 +320,26 @@ tb_err tb_waitany(int count, MPI_Request array_of_requests[], int *indx,
     return end_any(&s, array_of_requests, indx, status);
 }
 
-/* Searches, and once more after a look at the network. */
-static bool search_now(struct search *s)
+/* Searches, and once more after a look at the network; *done as search_done. */
+static tb_err search_now(struct search *s, bool *done)
 {
-    if (search_done(s))
-        return true;
+    *done = search_done(s);
+    if (*done)
+        return TB_OK;
     tb_engine_poll(tb_world.engine);
-    if (search_done(s))
-        return true;
-    tb_engine_tested(tb_world.engine);
-    return false;
+    *done = search_done(s);
+    return *done ? TB_OK : tested(NULL);
 }
 
 tb_err tb_testany(int count, MPI_Request array_of_requests[], int *indx,
                   int *flag, MPI_Status *status)
 {
     struct search s = {.n = count, .handles = array_of_requests};
+    bool done;
     TB_TRY(check_all(count, array_of_requests));
-    *flag = search_now(&s);
-    if (*flag)
+    TB_TRY(search_now(&s, &done));
+    *flag = done;
+    if (done)
         return end_any(&s, array_of_requests, indx, status);
     *indx = MPI_UNDEFINED;
     return TB_OK;
@@ -381,8 +388,9 @@ tb_err tb_testsome(int incount, MPI_Request array_of_requests[], int *outcount,
                    int array_of_indices[], MPI_Status array_of_statuses[])
 {
     struct search s = {.n = incount, .handles = array_of_requests};
+    bool done;
     TB_TRY(check_all(incount, array_of_requests));
-    search_now(&s);
+    TB_TRY(search_now(&s, &done));
     return end_some(&s, array_of_requests, outcount, array_of_indices,
                     array_of_statuses);
 }
@@ -460,8 +468,7 @@ tb_err tb_request_get_status(MPI_Request request, int *flag, MPI_Status *status)
     *flag = look(req);
     if (*flag)
         return tell(req, status);
-    tb_engine_tested(tb_world.engine);
-    return TB_OK;
+    return tested(req->comm);
 }
 
 tb_err tb_request_get_status_all(int count,
@@ -486,10 +493,12 @@ tb_err tb_request_get_status_any(int count,
 {
     struct search s = {.n = count, .handles = array_of_requests};
     struct tb_req *req;
+    bool done;
     TB_TRY(check_all(count, array_of_requests));
-    *flag = search_now(&s);
     *indx = MPI_UNDEFINED;
-    if (!*flag)
+    TB_TRY(search_now(&s, &done));
+    *flag = done;
+    if (!done)
         return TB_OK;
     if (s.found < 0) {
         tb_status_empty(status);
@@ -507,8 +516,9 @@ tb_err tb_request_get_status_some(int incount,
 {
     struct search s = {.n = incount, .handles = array_of_requests};
     int n = 0;
+    bool done;
     TB_TRY(check_all(incount, array_of_requests));
-    search_now(&s);
+    TB_TRY(search_now(&s, &done));
     if (!s.active) {
         *outcount = MPI_UNDEFINED;
         return TB_OK;
