@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How a process waits: polls, yields, sleeps. */
 #include "net/inside.h"
-#include "net/pool.h"
 
 /*
  * Where every process has a processor: poll without a pause, then with one and
@@ -15,16 +14,6 @@
 #define POLLS_PER_YIELD_EARLY 64
 #define POLLS_PER_YIELD 16
 #define SPIN_NS 10000000 /* a wake-up costs some 50 us: at most 1 in 200 */
-/*
- * One poll is not lost where processors are shared: that of a rank whose router
- * runs at this moment, on another processor. What it brings is seen at once
- * then, and two switches later if the rank yields. So a rank that has yielded
- * lingers, for about the time that a packet is on its way, as long as the
- * router's counter moves.
- */
-#define LINGER_NS 4000
-#define ROUTER_TURN_NS 1000
-#define PATIENT_SHARE 2 /* more processes for each processor: no lingering */
 
 /* ---------------------------------------------------------------- crowding */
 
@@ -48,7 +37,6 @@ static void look_around(struct tb_net *net)
             atomic_load_explicit(&head->present, memory_order_acquire);
     cpus = head ? tb_segment_cpus(head) : tb_cpus();
     crowded = crowd(&net->machine) > cpus;
-    net->patient = crowd(&net->machine) <= PATIENT_SHARE * cpus;
     atomic_store_explicit(&net->crowded, crowded, memory_order_relaxed);
     net->spin_ns = crowded ? 0 : SPIN_NS;
     if (net->config->spin >= 0)
@@ -83,58 +71,24 @@ bool tb_net_pending(struct tb_net *net)
     return false;
 }
 
-/* True while it pays to poll on: see LINGER_NS. */
-static bool lingers(struct tb_net *net)
-{
-    const struct tb_pool_head *router = net->machine.pool;
-    uint32_t polls;
-    uint64_t now;
-
-    if (!router || !net->patient)
-        return false;
-    now = tb_now();
-    polls = atomic_load_explicit(&router->polls, memory_order_relaxed);
-    if (!net->linger_until)
-        net->linger_until = now + LINGER_NS;
-    else if (polls == net->router_polls)
-        return now < net->linger_until &&
-               now - net->router_moved < ROUTER_TURN_NS;
-    net->router_polls = polls;
-    net->router_moved = now;
-    return now < net->linger_until;
-}
-
-/* Who begins to wait has often just given the others something to do. */
-static bool spin_crowded(struct tb_net *net, unsigned idle)
-{
-    if (idle == 1)
-        net->yielded = 0;
-    else if (lingers(net)) {
-        tb_relax();
-        return true;
-    }
-    net->linger_until = 0;
-    if (net->yielded >= (unsigned)net->config->yields)
-        return false;
-    net->yielded++;
-    tb_yield();
-    return true;
-}
-
 /* True as long as it is too early to sleep. */
 static bool spin(struct tb_net *net, unsigned idle)
 {
-    unsigned bare =
+    unsigned each =
         idle < POLLS_PAUSED ? POLLS_PER_YIELD_EARLY : POLLS_PER_YIELD;
 
-    if (net->spin_ns == 0)
-        return spin_crowded(net, idle);
+    if (net->spin_ns == 0) {
+        if (idle > (unsigned)net->config->yields)
+            return false;
+        tb_yield();
+        return true;
+    }
     if (idle < POLLS_BARE)
         return true;
     if (idle == POLLS_BARE)
         net->spin_until = tb_now() + net->spin_ns;
     tb_relax();
-    if (idle % bare)
+    if (idle % each)
         return true;
     tb_yield();
     return tb_now() < net->spin_until;

@@ -39,11 +39,6 @@ struct tb_net {
     uint32_t present;       /* ranks whose processors are known here */
     uint64_t spin_ns;       /* 0: do not */
     uint64_t spin_until;    /* of the present wait */
-    unsigned yielded;       /* times, in the present wait */
-    bool patient;           /* it may linger: see idle.c */
-    uint64_t linger_until;  /* 0: not begun */
-    uint32_t router_polls;  /* the router's counter, when it moved last … */
-    uint64_t router_moved;  /* … and when that was */
     _Atomic uint64_t nap;   /* longest sleep now; see tb_rdma_nap */
     uint64_t check_at;      /* when to look next whether the others live */
     _Atomic bool check_due; /* the next poll looks at the neighbours */

@@ -73,6 +73,7 @@ tb_err tb_owner_open(struct tb_owner *out, const struct tb_config *config,
     out->args.build = TB_VERSION;
     out->args.cables = out->cables;
     out->args.mgmt = out->mgmt;
+    out->args.relay = TB_MAX(plan->relay, 0);
     return TB_OK;
 }
 

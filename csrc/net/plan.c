@@ -287,6 +287,13 @@ static tb_err read_socket(struct reader *r, int *by_rank, bool here)
     return need_number(r, "descriptor", 0, FD_MOST, &by_rank[rank]);
 }
 
+static tb_err read_relay(struct reader *r)
+{
+    if (r->plan->relay >= 0)
+        return bad(r, "there is a relay already");
+    return need_number(r, "descriptor", 0, FD_MOST, &r->plan->relay);
+}
+
 static tb_err read_link(struct reader *r)
 {
     return read_socket(r, r->plan->link, false);
@@ -337,21 +344,14 @@ static const struct kind {
     int least; /* how many of them; the most is 1 or does not matter */
     bool many;
 } kinds[] = {
-    {"tbmpi-plan", read_version, 1, false},
-    {"job", read_job, 1, false},
-    {"size", read_size, 1, false},
-    {"nodes", read_nodes, 1, false},
-    {"self", read_self, 1, false},
-    {"owner", read_owner, 1, false},
-    {"crowd", read_crowd, 0, false},
-    {"node", read_node, 1, true},
-    {"cable", read_cable, 0, true},
-    {"wire", read_wire, 0, true},
-    {"mgmt", read_mgmt, 0, true},
-    {"agent", read_agent, 0, false},
-    {"link", read_link, 0, true},
-    {"bell", read_bell, 0, true},
-    {"ear", read_ear, 0, false},
+    {"tbmpi-plan", read_version, 1, false}, {"job", read_job, 1, false},
+    {"size", read_size, 1, false},          {"nodes", read_nodes, 1, false},
+    {"self", read_self, 1, false},          {"owner", read_owner, 1, false},
+    {"crowd", read_crowd, 0, false},        {"node", read_node, 1, true},
+    {"cable", read_cable, 0, true},         {"wire", read_wire, 0, true},
+    {"mgmt", read_mgmt, 0, true},           {"agent", read_agent, 0, false},
+    {"relay", read_relay, 0, false},        {"link", read_link, 0, true},
+    {"bell", read_bell, 0, true},           {"ear", read_ear, 0, false},
 };
 
 static bool is_over(const struct kind *k, int seen, const char *word)
@@ -456,7 +456,7 @@ tb_err tb_plan_parse(struct tb_plan **out, const char *text, size_t bytes)
         tb_plan_free(r.plan);
         return tb_fail(TB_ERR_NO_MEM, "no memory for the job's plan");
     }
-    r.plan->agent = r.plan->ear = -1;
+    r.plan->agent = r.plan->relay = r.plan->ear = -1;
     for (int k = 0; k < TB_NODES_MOST; k++)
         r.plan->node[k].mgmt = -1;
     err = read_lines(&r);

@@ -27,16 +27,19 @@
  *   mgmt <k> <fd>                     stream socket to the owner of the verbs
  *                                     of node k, over the management network
  *   agent <fd>                        end of file: tear down and leave
+ *   relay <fd>                        where wires are passed on by a program:
+ *                                     stream socket to it; it sends back
+ *                                     whatever it gets
  *   link <rank> <fd>                  `owner none`: stream socket to a rank of
  *                                     another node, for each of them
  *   bell <rank> <fd>                  `owner none`: pipe into the ear of a rank
  *                                     of this node, for each of them
  *   ear <fd>                          `owner none`: the reader's end of its own
  *
- * wire, mgmt and agent only where the reader owns the verbs: in a router; in a
- * rank when `owner rank`, where every node has one rank. A rank beside a router
- * gets none of them. A router also gets what the ranks of its node get: the
- * segment (TBMPI_SHM_FD), where their bells are, and the pool
+ * wire, mgmt, agent and relay only where the reader owns the verbs: in a
+ * router; in a rank when `owner rank`, where every node has one rank. A rank
+ * beside a router gets none of them. A router also gets what the ranks of its
+ * node get: the segment (TBMPI_SHM_FD), where their bells are, and the pool
  * (TBMPI_POOL_FD).
  *
  * The routers are endpoints too: that of node k is endpoint size + k.
@@ -77,6 +80,7 @@ struct tb_plan {
     int cables;
     struct tb_plan_cable *cable;
     int agent;    /* descriptor, or -1 */
+    int relay;    /* the same */
     int *node_of; /* by rank */
     int *link;    /* by rank: descriptor, or -1 */
     int *bell;    /* the same */

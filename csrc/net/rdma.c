@@ -107,7 +107,7 @@ static tb_err add_peers(struct tb_port *port, const struct tb_rdma_args *a)
     TB_TRY(add_cables(port, a));
     for (int i = 0; i < a->n_mgmt; i++)
         TB_TRY(tb_post_open(&port->peers[i].post, a->mgmt[i].fd));
-    return TB_OK;
+    return a->relay > 0 ? tb_post_open(&port->relay, a->relay) : TB_OK;
 }
 
 /* Frees; the sockets that were taken over are the caller's again if `keep`. */
@@ -123,6 +123,9 @@ static void free_port(struct tb_port *port, bool keep)
             port->peers[i].post.fd = -1;
         tb_post_close(&port->peers[i].post);
     }
+    if (keep)
+        port->relay.fd = -1;
+    tb_post_close(&port->relay);
     for (int i = 0; i < port->n_links; i++)
         tb_flow_fini(&port->links[i].flow);
     tb_free(port->cables);
@@ -148,6 +151,7 @@ static tb_err rdma_open(struct tb_port **out, const struct tb_port_args *args)
     port->verbs = a->verbs;
     port->pool = a->pool;
     port->self = args->self;
+    port->relay.fd = -1;
     snprintf(port->name, sizeof(port->name), "%s", a->name);
     snprintf(port->build, sizeof(port->build), "%s", a->build);
     port->cables = tb_calloc((size_t)a->n_cables, sizeof(*port->cables));

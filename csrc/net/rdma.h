@@ -83,6 +83,10 @@ struct tb_rdma_args {
     int n_cables;
     const struct tb_mgmt *mgmt;
     int n_mgmt;
+    /* Stream socket to a program that passes on what goes along the wires, and
+     * sends back whatever it gets here: while it does not, silence on a wire
+     * says nothing about the cable. 0: there is none, the wires are direct. */
+    int relay;
     struct tb_rdma_sink more;
 };
 

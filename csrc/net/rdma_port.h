@@ -216,6 +216,9 @@ struct tb_port {
     uint32_t current;
     bool kept;
     uint32_t spare[TB_CLASSES]; /* slots that packets to send leave free */
+    struct tb_post relay; /* to whoever passes on the wires; fd -1: nobody */
+    uint64_t relay_asked_at, relay_pinged_at;
+    uint64_t relay_late_at; /* when it was last seen not to answer */
     uint32_t polls;
     uint64_t now; /* when the clock was read last */
     uint64_t watch_at, liveness_at, idle_since;

@@ -10,6 +10,10 @@
  *                 peer reads its wires before it answers there
  *   peer stopped  no answer anywhere: reported after STOPPED_NS
  *   computing     the same, where a rank owns the verbs and makes no calls
+ *
+ * Where a program passes on the wires, as tbmpirun does between emulated Macs,
+ * a silent wire may be that program's silence. It is asked by itself, and while
+ * it does not answer the time of no wire counts.
  */
 #include "net/rdma_port.h"
 
@@ -20,7 +24,6 @@
 #define LIVENESS_NS 20000000 /* between two looks at who is alive */
 #define PING_NS 250000000    /* between two pings */
 #define LATER_NS 300000000   /* a later ping, that is */
-#define STARTING_FACTOR 8 /* more patience, since queue pairs cannot answer */
 #define HOLE_RUN 4 /* transmissions lost in a row, over the cable's timeout */
 #define ENDED_NS 300000000  /* a wire has ended: time for the reason to come */
 #define STUCK_NS 1000000000 /* a SEND has not left for so long */
@@ -165,6 +168,9 @@ static void read_sockets(struct tb_port *port)
         if (c->wire.ended && !c->ended_at)
             c->ended_at = port->now;
     }
+    while (tb_post_next(&port->relay, &kind, &bytes))
+        port->relay_asked_at = 0;
+    tb_post_flush(&port->relay);
     for (int i = 0; i < port->n_peers; i++) {
         struct tb_rdma_peer *h = &port->peers[i];
         while ((data = tb_post_next(&h->post, &kind, &bytes)))
@@ -190,6 +196,16 @@ static void ping(struct tb_port *port, struct tb_post *post, uint64_t *asked_at,
     *pinged_at = port->now;
     if (!*asked_at)
         *asked_at = port->now;
+}
+
+/* Whoever passes on the wires is asked as they are. */
+static void look_after_relay(struct tb_port *port)
+{
+    if (port->relay.fd < 0 || port->relay.ended)
+        return;
+    ping(port, &port->relay, &port->relay_asked_at, &port->relay_pinged_at);
+    if (port->relay_asked_at && port->now - port->relay_asked_at >= LATER_NS)
+        port->relay_late_at = port->now;
 }
 
 /* A wire is silent: the queue pairs themselves should say something. The other
@@ -227,8 +243,6 @@ static void look_after_cable(struct tb_rdma_cable *c)
 
     if (c->state == TB_CABLE_DEAD)
         return;
-    if (c->state == TB_CABLE_STARTING)
-        most *= STARTING_FACTOR;
     if (c->heard) {
         c->heard = false;
         c->heard_at = now;
@@ -236,6 +250,7 @@ static void look_after_cable(struct tb_rdma_cable *c)
     ping(port, &c->wire, &c->asked_at, &c->pinged_at);
     knock(c);
     since = TB_MAX(c->asked_at, c->heard_at);
+    since = TB_MAX(since, port->relay_late_at);
     if (c->ended_at && now - c->ended_at >= ENDED_NS)
         tb_rdma_kill(c, false, "its socket was closed");
     else if (is_hole(c))
@@ -420,6 +435,7 @@ void tb_rdma_watch(struct tb_port *port)
         look_after_link(&port->links[i]);
     if (port->now >= port->liveness_at) {
         port->liveness_at = port->now + LIVENESS_NS;
+        look_after_relay(port);
         for (int i = 0; i < port->n_cables; i++)
             look_after_cable(&port->cables[i]);
         for (int i = 0; i < port->n_peers; i++)

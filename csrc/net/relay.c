@@ -33,12 +33,13 @@ struct tb_port {
     struct tb_regpool_plan slots;
     struct tb_ring_end out, in; /* of the lane: up, down */
     uint32_t *stock[TB_CLASSES];
-    uint32_t n[TB_CLASSES]; /* slots in each */
-    uint16_t *user;         /* by slot: the rank that it was sent to */
-    struct tb_link *links;  /* by rank */
-    int starving;           /* links */
-    bool dying;             /* the router is lost; the next poll says so */
-    bool dead;              /* and has said so */
+    uint32_t n[TB_CLASSES];      /* slots in each */
+    uint16_t *user;              /* by slot: the rank that it was sent to */
+    const _Atomic bool *crowded; /* as in struct tb_port_args */
+    struct tb_link *links;       /* by rank */
+    int starving;                /* links */
+    bool dying;                  /* the router is lost; the next poll says so */
+    bool dead;                   /* and has said so */
     char why[WHY_BYTES];
 };
 
@@ -150,6 +151,7 @@ static tb_err relay_open(struct tb_port **out, const struct tb_port_args *args)
     port->plan = a->plan;
     port->pool = a->pool;
     port->head = a->pool;
+    port->crowded = args->crowded;
     err = tb_regpool_plan(&port->slots, args->local_ranks, a->bytes);
     if (!err && make_tables(port))
         err = tb_fail(TB_ERR_NO_MEM, "no memory for the relay transport");
@@ -228,6 +230,15 @@ static tb_err relay_reserve(struct tb_link *link, enum tb_channel ch,
     return TB_OK;
 }
 
+/* Where processors are shared the router may have to wait for this one; it
+ * should not do so until all of a long message is packed. */
+static void give_way(struct tb_port *port, enum tb_class class)
+{
+    if (class == TB_LARGE && port->crowded &&
+        atomic_load_explicit(port->crowded, memory_order_relaxed))
+        tb_yield();
+}
+
 static void relay_commit(struct tb_link *link, const struct tb_slot *slot,
                          size_t bytes)
 {
@@ -246,6 +257,7 @@ static void relay_commit(struct tb_link *link, const struct tb_slot *slot,
                 tb_relay_pack(TB_RELAY_SEND, number, bytes, link->peer,
                               (enum tb_channel)(slot->cookie & 1)));
     tb_bell_ring(&port->head->bell);
+    give_way(port, class);
 }
 
 /* -------------------------------------------------------------------- loss */

@@ -4,8 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define MOURN_NS 500000000 /* twice what the launcher takes to hear and tell \
-                            */
+#define MOURN_NS 500000000 /* more than news takes through the launcher */
 
 /* Inherited descriptors must not be inherited further, nor ever block. */
 static tb_err claim(int fd)

@@ -134,7 +134,7 @@ static void say_why(const struct tb_link *link, char *out, size_t room)
     else if (link->doom == DOOM_LEFT)
         snprintf(out, room, "it has called MPI_Finalize");
     else
-        snprintf(out, room, "its process, on %s, has closed its connection",
+        snprintf(out, room, "the connection to its process, on %s, has ended",
                  host);
 }
 

@@ -62,14 +62,15 @@ struct tb_limits {
 };
 
 /* How much of a long message, with `bytes` left, to put into the next BULK
- * packet. What carries a packet travels whole, so a small rest is cheaper in
- * small ones; from five eighths on a larger one is, a packet costing about as
- * much as a frame of 4 KiB takes. */
+ * packet. Its end goes in middle packets: the last one is read only when it
+ * has arrived whole. What carries a packet travels whole, so a small rest is
+ * cheaper in small ones; from five eighths on a middle one is, a packet costing
+ * about as much as a frame of 4 KiB takes. */
 static inline size_t tb_limits_fit(const struct tb_limits *l, size_t bytes)
 {
     size_t most = l->packet_max;
 
-    if (TB_UNLIKELY(bytes < most / 8 * 5) && l->middle)
+    if (TB_UNLIKELY(bytes <= most) && l->middle)
         most = bytes < l->middle / 8 * 5 ? l->small : l->middle;
     return TB_MIN(bytes, most);
 }

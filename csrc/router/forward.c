@@ -34,7 +34,6 @@ static bool send_on(struct tb_router *r, int node, uint32_t slot)
                      load->bytes))
         return false;
     load->whose = TB_WHOSE_LINK;
-    r->sent = true;
     return true;
 }
 

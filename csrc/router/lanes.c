@@ -14,8 +14,8 @@
 /* Of the free slots two in five are lent, the rest is for transit. */
 #define STOCK_OF(n) ((n) / 5 * 2)
 #define STOCK_SMALL_MOST 1024 /* for all ranks together */
-/* Small slots for the port's own reports. */
-#define PORT_OWN(cables) (8 + 4 * (uint32_t)(cables))
+/* Small slots for the port's own reports: TB_REPORTS_MOST a cable. */
+#define PORT_OWN(cables) (8 * (uint32_t)(cables))
 
 /* ----------------------------------------------------------------- opening */
 
@@ -130,7 +130,6 @@ static void lend_packet(struct tb_router *r, int place, uint32_t slot)
     load->reading = true;
     load->place = (int16_t)place;
     lane->lent++;
-    r->unread++;
     put(lane, tb_relay_pack(TB_RELAY_DELIVER, slot, load->bytes, load->origin,
                             (enum tb_channel)load->channel));
 }
@@ -208,7 +207,6 @@ static bool take_word(struct tb_router *r, int place,
     if (w->kind != TB_RELAY_GIVE || !load->reading)
         return false;
     r->lanes[place].lent--;
-    r->unread--;
     finish(r, place, w->slot);
     return true;
 }
@@ -227,7 +225,6 @@ static void take_back(struct tb_router *r, int place)
         if (load->whose != TB_WHOSE_RANK || load->place != place)
             continue;
         if (load->reading) {
-            r->unread--;
             finish(r, place, s);
         } else {
             load->whose = TB_WHOSE_POOL;

@@ -6,11 +6,6 @@
  * share processors it yields in between). Then it naps, at most a fiftieth of
  * the time that nothing has happened for: a program that communicates every
  * 10 ms so waits 0.2 ms longer at worst. The ranks ring it out of a nap.
- *
- * When to yield matters where a switch takes as long as a packet on a cable.
- * After a SEND, at once: nothing is to be had for a while. After a delivery, if
- * the rank does not take it, for then it has no processor. Otherwise it lingers
- * for about the time that a packet is on its way.
  */
 #include "router/router.h"
 
@@ -21,9 +16,6 @@
 #define TURNS_PER_CHECK 4096
 #define SPIN_NS 1000000
 #define SPIN_CROWDED_NS 200000
-#define LINGER_NS 4000
-#define TAKE_NS 1000    /* that a rank may need to take a packet */
-#define PATIENT_SHARE 2 /* more processes for each processor: no lingering */
 #define NAP_PART 50
 #define NAP_LEAST_NS 20000
 #define LEAVE_NS 1000000000
@@ -32,11 +24,8 @@ struct rest {
     unsigned idle;  /* fruitless turns in a row */
     uint64_t since; /* of about the first of them */
     uint64_t spin_ns;
-    uint64_t linger_until; /* 0: not begun */
-    uint64_t taken_at;     /* when the ranks had read all, about */
     uint32_t present;
     bool crowded;
-    bool patient; /* it may linger */
 };
 
 /* The ranks are bound to processors or not, and so on: see net/idle.c. */
@@ -49,7 +38,6 @@ static void look_around(const struct tb_router *r, struct rest *rest)
         rest->present =
             atomic_load_explicit(&head->present, memory_order_acquire);
     rest->crowded = r->plan->crowd > cpus;
-    rest->patient = r->plan->crowd <= PATIENT_SHARE * cpus;
     rest->spin_ns = rest->crowded ? SPIN_CROWDED_NS : SPIN_NS;
     if (r->config->router_spin >= 0)
         rest->spin_ns = (uint64_t)r->config->router_spin;
@@ -71,25 +59,6 @@ static void nap(struct tb_router *r, uint64_t idle_ns)
     tb_bell_disarm(&r->head->bell);
 }
 
-/* Lets others run, if it is time. */
-static void give_way(struct tb_router *r, struct rest *rest, uint64_t now)
-{
-    if (!rest->linger_until) {
-        rest->linger_until = now + LINGER_NS;
-        rest->taken_at = now;
-    }
-    if (!r->unread)
-        rest->taken_at = now;
-    if (rest->patient && !r->sent && now < rest->linger_until &&
-        now - rest->taken_at < TAKE_NS) {
-        tb_relax();
-        return;
-    }
-    rest->linger_until = 0;
-    r->sent = false;
-    tb_yield();
-}
-
 static void rest(struct tb_router *r, struct rest *rest)
 {
     const struct tb_segment_head *head = r->segment;
@@ -108,9 +77,7 @@ static void rest(struct tb_router *r, struct rest *rest)
         look_around(r, rest);
     if (now - rest->since >= rest->spin_ns)
         nap(r, now - rest->since);
-    else if (rest->crowded)
-        give_way(r, rest, now);
-    else if (rest->idle % POLLS_PER_YIELD == 0)
+    else if (rest->crowded || rest->idle % POLLS_PER_YIELD == 0)
         tb_yield();
     else
         tb_relax();
@@ -129,7 +96,6 @@ static void turn(struct tb_router *r, struct rest *rest_)
     }
     rest_->idle = 0;
     rest_->since = 0;
-    rest_->linger_until = 0;
     if (TB_UNLIKELY(turns % TURNS_PER_CHECK == 0))
         tb_router_check(r, tb_now());
 }

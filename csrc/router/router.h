@@ -113,8 +113,6 @@ struct tb_router {
     uint64_t check_at; /* when to look after the ranks next … */
     uint64_t stops_at; /* … and which of them are stopped */
     bool work;         /* queues may have something to send */
-    bool sent;         /* something, since it gave way to others */
-    uint32_t unread;   /* packets lent to be read */
 };
 
 /* ---------------------------------------------------------------- router.c */

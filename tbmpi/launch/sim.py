@@ -86,9 +86,9 @@ class SimSite:
 
     @property
     def descriptors(self) -> int:
-        """Two of memory a Mac, four a cable, one for each Mac a Mac knows."""
+        """Four a Mac, four a cable, one for each Mac a Mac knows."""
         nodes, cables = len(self._plan.nodes), len(self._sim.topology.cables)
-        return 2 * nodes + 4 * cables + nodes * nodes + 4
+        return 5 * nodes + 4 * cables + nodes * nodes + 4
 
     def prepare(self) -> None:
         """Makes the memory and the sockets, and the faults of the first hour."""
@@ -116,6 +116,7 @@ class SimSite:
         reader, self._agent = os.pipe()
         for node in range(len(self._plan.nodes)):
             self._ends[node]["agent"] = os.dup(reader)
+            self._ends[node]["relay"] = self._wires.add_echo()
             for other in range(node):
                 first, second = socket.socketpair()
                 self._ends[node][f"mgmt{other}"] = first.detach()
@@ -299,6 +300,5 @@ def plan_text(plan: Plan, job: str, node: Node, ends: Sequence[str]) -> str:
     for kind in ("wire", "mgmt"):
         mine = sorted(int(name[4:]) for name in ends if name.startswith(kind))
         lines += [f"{kind} {number} {{{kind}{number}}}" for number in mine]
-    if "agent" in ends:
-        lines.append("agent {agent}")
+    lines += [f"{name} {{{name}}}" for name in ("agent", "relay") if name in ends]
     return "\n".join(lines) + "\n"

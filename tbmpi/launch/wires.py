@@ -4,6 +4,9 @@
 Both ends' owners hold a stream socket; we stand between and pass on what
 comes. While a cable is pulled we pass on nothing, not even an end of file, and
 when it is plugged in again what was sent goes on, as TCP would have it.
+
+An owner must not take our silence for a cable's: so each has a socket to us on
+which everything comes back, by the same loop that serves the wires.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ class Wires:
     def __init__(self, is_pulled: Callable[[int], bool]) -> None:
         self._is_pulled = is_pulled
         self._wires: dict[int, _Wire] = {}
+        self._echoes: list[socket.socket] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, cable: int) -> tuple[int, int]:
         """Descriptors for the two ends' owners; they are the caller's."""
@@ -35,8 +40,18 @@ class Wires:
         )
         return theirs_a.detach(), theirs_b.detach()
 
+    def add_echo(self) -> int:
+        """A descriptor on which what is written comes back; the caller's."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._echoes.append(ours)
+        return theirs.detach()
+
     def start(self) -> None:
         """Begins to pass on. Call it in the event loop."""
+        self._loop = asyncio.get_running_loop()
+        for echo in self._echoes:
+            self._loop.add_reader(echo, self._answer, echo)
         self._tick()
 
     def close(self) -> None:
@@ -45,6 +60,26 @@ class Wires:
             self._timer.cancel()
         while self._wires:
             self._wires.popitem()[1].close()
+        while self._echoes:
+            self._end_echo(self._echoes[0])
+
+    def _answer(self, echo: socket.socket) -> None:
+        # A few bytes a second: there is room for them, or nobody reads them.
+        try:
+            data = echo.recv(CHUNK)
+            if data and echo.send(data) == len(data):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # its owner has gone
+        self._end_echo(echo)
+
+    def _end_echo(self, echo: socket.socket) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(echo)
+        self._echoes.remove(echo)
+        echo.close()
 
     def _tick(self) -> None:
         for wire in self._wires.values():

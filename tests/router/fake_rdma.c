@@ -463,12 +463,17 @@ uint64_t tb_rdma_nap(struct tb_port *port)
 
 bool tb_rdma_idle(const struct tb_port *port)
 {
+    pthread_mutex_t *lock = (pthread_mutex_t *)&port->lock;
+    bool idle = true;
+
+    pthread_mutex_lock(lock);
     for (int k = 0; k < plan->nodes; k++) {
         const struct tb_link *l = &port->links[k];
         if (l->exists && !l->lost && (!empty(&l->unacked) || !empty(&l->acked)))
-            return false;
+            idle = false;
     }
-    return true;
+    pthread_mutex_unlock(lock);
+    return idle;
 }
 
 void tb_rdma_farewell(struct tb_port *port)

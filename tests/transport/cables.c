@@ -354,6 +354,37 @@ static void test_silent_wires(void)
     rig_fini(&r);
 }
 
+/* The wires are silent from the start, when there are no queue pairs yet. As
+ * long as whoever passes them on is silent too, that is no cable's fault; when
+ * it is not, it is. */
+static void test_silent_start(void)
+{
+    struct rig r;
+    struct end a, b;
+
+    rig_init_macs(&r, 2, 2, "");
+    macs_start_relay(&r.macs);
+    r.macs.deaf = true;
+    end_init(&a, &r, 0);
+    end_init(&b, &r, 1);
+    for (uint64_t start = tb_now(); tb_now() - start < 3 * (uint64_t)SECOND;) {
+        end_poll(&a);
+        end_poll(&b);
+    }
+    CHECK_EQ(counts(&a).cables_lost + counts(&b).cables_lost, 0);
+    macs_fault(&r.macs, "pull 1");
+    r.macs.deaf = false;
+    for (uint64_t start = tb_now();
+         !counts(&a).cables_lost && tb_now() - start < 3 * (uint64_t)SECOND;) {
+        end_poll(&a);
+        end_poll(&b);
+    }
+    CHECK_EQ(counts(&a).cables_lost, 1);
+    ends_meet(&a, &b);
+    close_two(&a, &b);
+    rig_fini(&r);
+}
+
 /* -------------------------------------------------------------- neighbours */
 
 /* A child that is Mac 1, reads until it has `take` packets, says so, and goes
@@ -647,6 +678,7 @@ static const struct pair_test tests[] = {
     {"the only cable pulled, library faults", test_pull_the_only_one_faulting},
     {"black hole", test_black_hole},
     {"silent wires", test_silent_wires},
+    {"silent start", test_silent_start},
     {"killed", test_killed},
     {"stopped", test_stopped},
     {"another build", test_other_build},

@@ -45,7 +45,8 @@ struct macs {
     char path[256];
     struct fab_state *state; /* the fabric's file */
     pthread_t relay;
-    _Atomic bool relaying, deaf; /* deaf: passes nothing on */
+    int echo[MACS_MOST][2];      /* [a][0]: a's socket to the relay */
+    _Atomic bool relaying, deaf; /* deaf: passes nothing on, answers nobody */
     void *library;
     int (*host)(int host);
     int (*create)(const char *path, const char *text, char *why, size_t room);
@@ -125,12 +126,24 @@ static inline void macs_map(struct macs *m)
 
 /* Passes on what one end of a wire says to the other, unless the cable is out:
  * then nobody reads it, as with a real one. */
+static inline void macs_echo(struct macs *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        char data[4096];
+        ssize_t n = recv(m->echo[i][1], data, sizeof(data), MSG_DONTWAIT);
+        if (n > 0)
+            (void)!write(m->echo[i][1], data, (size_t)n);
+    }
+}
+
 static inline void *macs_relay(void *arg)
 {
     struct macs *m = arg;
 
     while (atomic_load(&m->relaying)) {
         struct pollfd fds[2 * MACS_CABLES];
+        if (!atomic_load(&m->deaf))
+            macs_echo(m);
         for (int i = 0; i < 2 * m->cables; i++)
             fds[i] = (struct pollfd){m->cable[i / 2].relay[i % 2], POLLIN, 0};
         poll(fds, (nfds_t)(2 * m->cables), 5);
@@ -162,6 +175,8 @@ static inline void macs_start_relay(struct macs *m)
             macs_socket_pair(&m->cable[c].wire[side], &m->cable[c].relay[side]);
         }
     }
+    for (int i = 0; i < m->n; i++)
+        macs_socket_pair(&m->echo[i][0], &m->echo[i][1]);
     m->relaying = true;
     CHECK(!pthread_create(&m->relay, NULL, macs_relay, m));
 }
@@ -174,6 +189,11 @@ static inline void macs_stop_relay(struct macs *m)
     for (int c = 0; c < m->cables; c++) {
         close(m->cable[c].relay[0]);
         close(m->cable[c].relay[1]);
+    }
+    for (int i = 0; i < m->n; i++) {
+        if (m->echo[i][0] >= 0)
+            close(m->echo[i][0]);
+        close(m->echo[i][1]);
     }
 }
 
@@ -330,6 +350,7 @@ static inline tb_err mac_init(struct mac *mac, struct macs *m, int self,
     mac->args.build = TB_VERSION;
     mac->args.cables = mac->cables;
     mac->args.mgmt = mac->mgmt;
+    mac->args.relay = m->relaying ? m->echo[self][0] : 0;
     for (int c = 0; c < m->cables; c++) {
         for (int side = 0; side < 2; side++) {
             if (m->cable[c].mac[side] == self)
@@ -357,6 +378,7 @@ static inline void mac_opened(struct macs *m, int self)
     }
     for (int i = 0; i < m->n; i++)
         m->mgmt[self][i] = -1;
+    m->echo[self][0] = -1;
 }
 
 static inline void mac_fini(struct mac *mac)

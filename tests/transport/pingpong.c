@@ -3,7 +3,7 @@
  * A tool, not a test: half round trip and streaming bandwidth of a bare
  * transport between two processes.
  *
- *     pingpong [ping|stream] [longest message, bytes] [shm|rdma [settings]]
+ *     pingpong [ping|stream] [longest message, bytes] [shm|tcp|rdma [settings]]
  *
  * The settings are lines of a fabric's description; "set rate 1" by default.
  */
@@ -140,17 +140,18 @@ int main(int argc, char **argv)
 {
     bool is_stream = argc > 1 && argv[1][0] == 's';
     size_t most = argc > 2 ? strtoull(argv[2], NULL, 10) : 4 << 20;
-    bool is_rdma = argc > 3 && argv[3][0] == 'r';
+    char over = argc > 3 ? argv[3][0] : 's';
     struct meter m = {.target_bytes = most};
     struct rig r;
     int self;
     char *data = malloc(most);
 
-    if (is_rdma)
+    if (over == 'r')
         rig_init_macs(&r, 2, 1, argc > 4 ? argv[4] : "set rate 1\n");
     else
-        rig_init(&r, &tb_transport_shm, 2, 0);
+        rig_init(&r, over == 't' ? &tb_transport_tcp : &tb_transport_shm, 2, 0);
     self = fork() ? 0 : 1;
+    rig_keep(&r, self);
     alarm(0);
     if (self)
         tb_follow_parent();

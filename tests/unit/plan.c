@@ -12,7 +12,8 @@
 #define NODES "node 0 mac-a 0 2\nnode 1 mac-b 1\n"
 #define CABLE \
     "cable 0 0 rdma_en2 ::ffff:169.254.1.1 1 rdma_en3 ::ffff:169.254.1.2\n"
-#define REST "wire 0 5\nmgmt 1 6\nagent 7\n"
+#define SOCKETS "link 1 5\nbell 0 6\nbell 2 7\near 8\n"
+#define REST "wire 0 5\nmgmt 1 6\nagent 7\nrelay 8\n"
 
 static struct tb_plan *parse(const char *text)
 {
@@ -48,6 +49,7 @@ static void test_whole(void)
     CHECK_EQ(p->node[1].mgmt, 6);
     CHECK_EQ(p->node[0].mgmt, -1);
     CHECK_EQ(p->agent, 7);
+    CHECK_EQ(p->relay, 8);
     CHECK_EQ(tb_plan_node_of(p, 2), 0);
     CHECK_EQ(tb_plan_node_of(p, 4), 1);
     CHECK_EQ(tb_plan_owner(p, 1), 4);
@@ -61,6 +63,7 @@ static void test_short(void)
 
     CHECK_EQ(p->crowd, 3);
     CHECK_EQ(p->agent, -1);
+    CHECK_EQ(p->relay, -1);
     tb_plan_free(p);
     p = parse("tbmpi-plan 1\njob 0123456789abcdef0123456789abcdef\nsize 2\n"
               "nodes 2\nself 1\nowner rank\nnode 0 a 0\nnode 1 b 1");
@@ -69,6 +72,22 @@ static void test_short(void)
     tb_plan_free(p);
     p = parse(HEAD "owner router\nnode 0 hub\nnode 1 all 0 1 2\n");
     CHECK_EQ(p->node[0].n, 0);
+    tb_plan_free(p);
+}
+
+/* Nobody owns verbs: sockets to the ranks elsewhere, bells of those here. */
+static void test_sockets(void)
+{
+    struct tb_plan *p = parse(HEAD "owner none\n" NODES SOCKETS);
+
+    CHECK(p->sockets && !p->owner_rank);
+    CHECK_EQ(p->crowd, 2);
+    CHECK_EQ(p->link[0], -1);
+    CHECK_EQ(p->link[1], 5);
+    CHECK_EQ(p->bell[0], 6);
+    CHECK_EQ(p->bell[1], -1);
+    CHECK_EQ(p->bell[2], 7);
+    CHECK_EQ(p->ear, 8);
     tb_plan_free(p);
 }
 
@@ -108,9 +127,20 @@ static const struct {
     {HEAD "owner router\n" NODES CABLE "wire 0 5\nwire 0 6\n", 11, "already"},
     {HEAD "owner router\n" NODES CABLE "wire 0 5\n", 11, "0 connections"},
     {HEAD "owner router\n" NODES CABLE "mgmt 0 5\n", 10, "node 0"},
-    {HEAD "owner router\n" NODES CABLE REST "agent 8\n", 13, "agent"},
-    {HEAD "owner router\n" NODES CABLE REST "cable 1\n", 13, "cable"},
+    {HEAD "owner router\n" NODES CABLE REST "agent 8\n", 14, "agent"},
+    {HEAD "owner router\n" NODES CABLE REST "relay 9\n", 14, "relay"},
+    {HEAD "owner router\n" NODES CABLE REST "cable 1\n", 14, "cable"},
     {HEAD "owner router\nnodes 2\n", 7, "nodes"},
+    {HEAD "owner router\n" NODES "link 1 5\n", 9, "owner of verbs"},
+    {HEAD "owner none\n" NODES CABLE SOCKETS, 14, "cables"},
+    {HEAD "owner none\n" NODES "link 0 5\n", 9, "rank 0"},
+    {HEAD "owner none\n" NODES "link 1 5\nlink 1 6\n", 10, "rank 1"},
+    {HEAD "owner none\n" NODES "link 3 5\n", 9, "between 0 and 2"},
+    {HEAD "owner none\n" NODES "link 1 -1\n", 9, "no number"},
+    {HEAD "owner none\n" NODES "link 1 5\nbell 1 6\n", 10, "rank 1"},
+    {HEAD "owner none\n" NODES "bell 0 6\nbell 2 7\near 8\n", 12, "0 links"},
+    {HEAD "owner none\n" NODES "link 1 5\nbell 0 6\near 8\n", 12, "1 bells"},
+    {HEAD "owner none\n" NODES "link 1 5\nbell 0 6\nbell 2 7\n", 12, "no ear"},
 };
 
 static void test_bad(void)
@@ -215,6 +245,7 @@ int main(void)
 {
     test_whole();
     test_short();
+    test_sockets();
     test_bad();
     test_mangled();
     test_descriptors();

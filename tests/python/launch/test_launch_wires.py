@@ -151,3 +151,28 @@ def test_one_who_does_not_read_holds_up_the_sender_only(cables):
         assert await received(a) == b"fine"
 
     run(cables, scene)
+
+
+def test_what_an_owner_asks_comes_back(cables):
+    async def scene():
+        echo = socket.socket(fileno=cables.wires.add_echo())
+        echo.setblocking(False)
+        echo.send(b"early")
+        assert await received(echo) is None  # nobody passes on yet
+        cables.wires.close()
+        echo.close()
+
+    asyncio.run(scene())
+
+    async def another():
+        asks, leaves = (socket.socket(fileno=cables.wires.add_echo()) for _ in range(2))
+        asks.setblocking(False)
+        cables.wires.start()
+        asks.send(b"are you there?")
+        assert await received(asks) == b"are you there?"
+        leaves.close()
+        asks.send(b"still?")
+        assert await received(asks) == b"still?"
+        cables.wires.close()
+
+    asyncio.run(another())
