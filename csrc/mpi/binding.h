@@ -46,6 +46,14 @@ tb_err tb_not_ready(int call);
  * Does not return when the handler is a fatal one. */
 int tb_leave(int call, const struct tb_errctx *on, tb_err err);
 
+/* Says on the board which call this process is in. */
+static inline void tb_note_call(uint32_t call)
+{
+    struct tb_note *note =
+        atomic_load_explicit(&tb_world.note, memory_order_relaxed);
+    atomic_store_explicit(&note->call, call, memory_order_relaxed);
+}
+
 /* Takes the lock if the process is threaded; whether it did. Init changes
  * that in mid-call, so the answer is kept until the end of the call. */
 static inline bool tb_enter(unsigned marks, int call)
@@ -59,8 +67,7 @@ static inline bool tb_enter(unsigned marks, int call)
         atomic_thread_fence(memory_order_acquire);
         tb_lock();
     }
-    atomic_store_explicit(&tb_world.note->call, (uint32_t)call,
-                          memory_order_relaxed);
+    tb_note_call((uint32_t)call);
     return locked;
 }
 
@@ -68,8 +75,7 @@ static inline void tb_exit(unsigned marks, bool locked)
 {
     if (marks & TB_NOLOCK)
         return;
-    atomic_store_explicit(&tb_world.note->call, TB_CALL_NONE,
-                          memory_order_relaxed);
+    tb_note_call(TB_CALL_NONE);
     if (locked)
         tb_unlock();
 }

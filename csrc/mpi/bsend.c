@@ -233,8 +233,7 @@ static tb_err find_buffer(const struct tb_comm *c, struct tb_buffer **out)
     *out = c->buffer ? c->buffer : s ? s->buffer : tb_world.buffer;
     if (*out)
         return TB_OK;
-    return tb_fail(TB_ERR_BUFFER,
-                   "no buffer is attached: call %s first",
+    return tb_fail(TB_ERR_BUFFER, "no buffer is attached: call %s first",
                    s ? "MPI_Session_attach_buffer" : "MPI_Buffer_attach");
 }
 

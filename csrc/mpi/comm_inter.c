@@ -258,8 +258,8 @@ static tb_err create_named(struct tb_group *local_group, int local_leader,
     if (local_group->rank == MPI_UNDEFINED)
         return tb_fail(TB_ERR_GROUP, "this process is not in local_group");
     TB_TRY(check_leader(local_leader, local_group->size));
-    TB_TRY(tb_comm_create_named(local_group, stringtag, info, errhandler,
-                                &local));
+    TB_TRY(
+        tb_comm_create_named(local_group, stringtag, info, errhandler, &local));
     if (local->rank == local_leader)
         err = find_world_line(remote_group, remote_leader,
                               tb_name_tag(stringtag), &l);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of communicators, and of what else has a context: 64-bit numbers that all members compute alike, with
- * no message where the standard lets all of them know enough. The argument is
- * in docs/decisions/001-communicator-names.md.
+ * Names of communicators, and of what else has a context: 64-bit numbers that
+ * all members compute alike, with no message where the standard lets all of
+ * them know enough. The argument is in
+ * docs/decisions/001-communicator-names.md.
  */
 #ifndef TB_COMM_NAME_H
 #define TB_COMM_NAME_H

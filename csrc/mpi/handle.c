@@ -263,6 +263,12 @@ tb_err tb_wrong_handle(uintptr_t value, enum tb_kind kind)
             return tb_fail(err, "handle 0x%llx is a %s, and a %s is needed",
                            (unsigned long long)value, kind_names[k],
                            kind_names[kind]);
+    if (value == (uintptr_t)MPI_COMM_WORLD || value == (uintptr_t)MPI_COMM_SELF)
+        return tb_fail(err,
+                       "%s exists from MPI_Init to MPI_Finalize only: in a "
+                       "session make a communicator of a process set",
+                       value == (uintptr_t)MPI_COMM_SELF ? "MPI_COMM_SELF"
+                                                         : "MPI_COMM_WORLD");
     if (value >> TB_HANDLE_KIND_SHIFT == (uintptr_t)kind)
         return tb_fail(err, "%s 0x%llx has been freed", kind_names[kind],
                        (unsigned long long)value);

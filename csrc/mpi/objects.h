@@ -43,8 +43,8 @@ struct tb_errh {
 struct tb_group {
     struct tb_obj obj;
     int size;
-    int rank;   /* of this process, or MPI_UNDEFINED */
-    int *ranks; /* endpoint of each member */
+    int rank;                   /* of this process, or MPI_UNDEFINED */
+    int *ranks;                 /* endpoint of each member */
     struct tb_session *session; /* it comes from; NULL: from MPI_Init */
 };
 

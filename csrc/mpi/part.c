@@ -175,8 +175,8 @@ static struct place place_of(struct part *p, int64_t i)
     if (p->staging)
         return (struct place){&tb_layout_byte, p->staging + i * each, each};
     if (tb_layout_is_run(l, p->partitions * p->count))
-        return (struct place){
-            &tb_layout_byte, (char *)tb_layout_at(l, p->buf) + i * each, each};
+        return (struct place){&tb_layout_byte,
+                              (char *)tb_layout_at(l, p->buf) + i * each, each};
     int64_t n = l->size ? each / l->size : 0;
     return (struct place){l, p->buf + i * n * l->extent, n};
 }
@@ -260,8 +260,8 @@ static void post_all(struct part *p)
     p->req->result.source = p->rank;
     p->req->result.tag = p->tag;
     for (int64_t k = 0; k < p->partitions; k++)
-        p->missing[k] = (int)(end_of(k, p->partitions, n) -
-                              first_of(k, p->partitions, n));
+        p->missing[k] =
+            (int)(end_of(k, p->partitions, n) - first_of(k, p->partitions, n));
     p->err = check_head(p);
     for (int64_t i = 0; i < n; i++) {
         if (!err)
@@ -360,8 +360,7 @@ static tb_err open_context(struct part *p)
         p->lanes[i] = other;
     if (p->sends)
         return tb_context_outward(tb_world.engine, name, p->lanes, &p->context);
-    return tb_context_open(tb_world.engine, name, p->lanes, LANES,
-                           &p->context);
+    return tb_context_open(tb_world.engine, name, p->lanes, LANES, &p->context);
 }
 
 static tb_err prepare(struct part *p)
@@ -552,7 +551,5 @@ tb_err tb_parrived(MPI_Request request, int partition, int *flag)
     if (!is_here(p, partition))
         tb_engine_poll(tb_world.engine);
     *flag = is_here(p, partition);
-    if (!*flag)
-        tb_engine_tested(tb_world.engine);
-    return TB_OK;
+    return *flag ? TB_OK : blame(p->req, tb_engine_tested(tb_world.engine));
 }

@@ -56,8 +56,7 @@ static tb_err check_level(const struct tb_info *info)
 
 static const char *level_name(void)
 {
-    int level =
-        tb_world.threaded ? MPI_THREAD_MULTIPLE : tb_world.thread_level;
+    int level = tb_world.threaded ? MPI_THREAD_MULTIPLE : tb_world.thread_level;
     for (size_t i = 0; i < TB_COUNT_OF(levels); i++)
         if (levels[i].value == level)
             return levels[i].name;

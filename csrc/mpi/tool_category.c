@@ -62,9 +62,8 @@ int tb_t_category_get_info(int cat_index, char *name, int *name_len, char *desc,
                                         cat_index, 0, NULL));
     tb_tool_put(num_pvars, tb_tool_list(tb_tool_pvar_category, tb_tool_pvars(),
                                         cat_index, 0, NULL));
-    tb_tool_put(num_categories,
-                tb_tool_list(parent_of, TB_TOOL_CATEGORIES, cat_index, 0,
-                             NULL));
+    tb_tool_put(num_categories, tb_tool_list(parent_of, TB_TOOL_CATEGORIES,
+                                             cat_index, 0, NULL));
     return MPI_SUCCESS;
 }
 

@@ -18,10 +18,8 @@ struct setting {
 };
 
 static const struct setting settings[] = {
-#define X(field, env, kind, def, unit, help)  \
-    {env,  def,                               \
-     unit, help,                              \
-     TB_SET_##kind, offsetof(struct tb_config, field)},
+#define X(field, env, kind, def, unit, help) \
+    {env, def, unit, help, TB_SET_##kind, offsetof(struct tb_config, field)},
     TB_SETTINGS(X)
 #undef X
 };

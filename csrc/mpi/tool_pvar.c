@@ -14,30 +14,27 @@ struct variable {
     size_t at; /* in struct tb_engine_stats */
 };
 
-#define COUNTER(name, field, desc)                                            \
-    {                                                                         \
-        name, desc, MPI_T_PVAR_CLASS_COUNTER, TB_TOOL_TRAFFIC,                \
-            offsetof(struct tb_engine_stats, field)                           \
+#define COUNTER(name, field, desc)                             \
+    {                                                          \
+        name, desc, MPI_T_PVAR_CLASS_COUNTER, TB_TOOL_TRAFFIC, \
+            offsetof(struct tb_engine_stats, field)            \
     }
-#define LEVEL(name, field, desc)                                              \
-    {                                                                         \
-        name, desc, MPI_T_PVAR_CLASS_LEVEL, TB_TOOL_QUEUES,                   \
-            offsetof(struct tb_engine_stats, field)                           \
+#define LEVEL(name, field, desc)                            \
+    {                                                       \
+        name, desc, MPI_T_PVAR_CLASS_LEVEL, TB_TOOL_QUEUES, \
+            offsetof(struct tb_engine_stats, field)         \
     }
 
 static const struct variable variables[] = {
     COUNTER("messages_sent_machine", inside.messages_out,
             "messages to processes of this machine, itself included"),
-    COUNTER("bytes_sent_machine", inside.bytes_out,
-            "bytes of data in them"),
+    COUNTER("bytes_sent_machine", inside.bytes_out, "bytes of data in them"),
     COUNTER("messages_received_machine", inside.messages_in,
             "messages from processes of this machine, itself included"),
-    COUNTER("bytes_received_machine", inside.bytes_in,
-            "bytes of data in them"),
+    COUNTER("bytes_received_machine", inside.bytes_in, "bytes of data in them"),
     COUNTER("messages_sent_network", outside.messages_out,
             "messages to other machines"),
-    COUNTER("bytes_sent_network", outside.bytes_out,
-            "bytes of data in them"),
+    COUNTER("bytes_sent_network", outside.bytes_out, "bytes of data in them"),
     COUNTER("messages_received_network", outside.messages_in,
             "messages from other machines"),
     COUNTER("bytes_received_network", outside.bytes_in,

@@ -189,9 +189,9 @@ tb_err tb_world_join(bool threaded, bool session)
     pthread_mutex_lock(&life);
     tb_err err = up ? TB_OK : start(threaded);
     if (!err) {
-        users++;
         lasting |= session;
-        tb_world.ready = true;
+        if (users++ == 0) /* else others may be reading it */
+            tb_world.ready = true;
     }
     pthread_mutex_unlock(&life);
     return err;

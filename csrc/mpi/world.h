@@ -13,9 +13,10 @@ struct tb_world {
     bool ready; /* between Init and Finalize, or while a session is open: the
                    hot test */
     _Atomic bool threaded; /* MPI_THREAD_MULTIPLE was granted */
-    enum tb_phase phase;   /* of MPI_Init and MPI_Finalize; sessions have none */
+    enum tb_phase phase; /* of MPI_Init and MPI_Finalize; sessions have none */
     int thread_level;
-    struct tb_note *note; /* this rank's note on the job board; never NULL */
+    /* This rank's note on the job board; never NULL. */
+    _Atomic(struct tb_note *) note;
     struct tb_engine *engine;
     struct tb_boot *boot;
     struct tb_config config;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The MPI calls that start operations, and what may be wrong with them. */
+#include "mpi/check.h"
 #include "rma/inside.h"
 
 static bool is_op(const struct tb_op *op, MPI_Op handle)
@@ -30,14 +31,18 @@ static tb_err check_op(struct tb_rma_call *c)
     return tb_op_check(c->op, there);
 }
 
+/* MPI_NO_OP takes nothing from the origin, and no datatype either. */
 static tb_err need_type(const struct tb_type *t, const struct tb_op *op)
 {
-    if (t || is_op(op, MPI_NO_OP))
+    if (is_op(op, MPI_NO_OP))
         return TB_OK;
-    return tb_wrong_handle((uintptr_t)MPI_DATATYPE_NULL, TB_KIND_TYPE);
+    if (!t)
+        return tb_wrong_handle((uintptr_t)MPI_DATATYPE_NULL, TB_KIND_TYPE);
+    return tb_check_type(t);
 }
 
-/* --------------------------------------------------------------- put and get */
+/* --------------------------------------------------------------- put and get
+ */
 
 static tb_err put(struct tb_rma_side origin, int rank, MPI_Aint disp,
                   MPI_Count count, struct tb_type *type, struct tb_win *win,
@@ -111,12 +116,15 @@ tb_err tb_rget(void *origin_addr, MPI_Count origin_count,
                win, request);
 }
 
-/* --------------------------------------------------------------- accumulates */
+/* --------------------------------------------------------------- accumulates
+ */
 
 static tb_err accumulate(struct tb_rma_call *c)
 {
     c->kind = TB_RMA_ACC;
-    TB_TRY(check_op(c));
+    /* What touches nothing is right with any datatype. */
+    if (c->rank != MPI_PROC_NULL && c->count && c->type->layout->size)
+        TB_TRY(check_op(c));
     return tb_rma_start(c);
 }
 
@@ -188,7 +196,8 @@ tb_err tb_get_accumulate(const void *origin_addr, MPI_Count origin_count,
                               target_datatype, op, win, NULL);
 }
 
-/* ------------------------------------------------------------ single elements */
+/* ------------------------------------------------------------ single elements
+ */
 
 static tb_err need_predefined(const struct tb_type *t)
 {

@@ -52,8 +52,8 @@ tb_err tb_rma_meet(struct tb_rma *r, int target)
 tb_err tb_rma_ask_lock(struct tb_rma *r, int target, bool exclusive)
 {
     struct tb_rma_target *t = &r->targets[target];
-    unsigned flags = (exclusive ? TB_RMA_EXCLUSIVE : 0) |
-                     (t->direct ? TB_RMA_TELL : 0);
+    unsigned flags =
+        (exclusive ? TB_RMA_EXCLUSIVE : 0) | (t->direct ? TB_RMA_TELL : 0);
     t->asked_for = true;
     t->granted = false;
     if (target != r->rank)
@@ -156,7 +156,7 @@ static tb_err wait_all(struct tb_rma *r, int target, bool (*done)(void *))
     if (!done(&w))
         TB_TRY(tb_rma_wait_until(done, r, target));
     else if (!tb_engine_poll(r->engine))
-        tb_engine_tested(r->engine);
+        TB_TRY(tb_engine_tested(r->engine));
     return take_error(r, target);
 }
 

@@ -31,12 +31,12 @@ struct tb_rma_target {
     int64_t size;
     int64_t unit;
 
-    uint32_t number; /* of the next request */
-    int pending;     /* transfers of data that are on their way */
-    bool dirty;      /* asked for something since the last flush */
+    uint32_t number;   /* of the next request */
+    int pending;       /* transfers of data that are on their way */
+    bool dirty;        /* asked for something since the last flush */
     uint32_t asked;    /* UNLOCK and FLUSH, ever … */
     uint32_t answered; /* … and DONE */
-    tb_err err;               /* what DONE, or an empty answer, has told */
+    tb_err err;        /* what DONE, or an empty answer, has told */
 
     uint8_t lock;   /* enum tb_rma_locking, of MPI_Win_lock */
     bool asked_for; /* LOCK was sent, UNLOCK not yet */
@@ -93,6 +93,9 @@ struct tb_rma {
     struct tb_task serving;
     int completed; /* COMPLETE, less those that MPI_Win_wait has counted */
 
+    /* As an origin. */
+    int unsent; /* requests of operations that have found no room yet */
+
     /* Epochs. */
     enum tb_rma_access access;
     bool used;    /* FENCED: operations were started */
@@ -108,10 +111,10 @@ struct tb_rma {
 tb_err tb_rma_map(struct tb_rma *r);
 void tb_rma_unmap(struct tb_rma *r);
 
-/* Whether this process has those bytes to offer: at `at`, which counts as in
+/* Whether this process has those elements to offer: at `at`, which counts as in
  * struct tb_rma_head; *out is where. TB_ERR_RMA_RANGE otherwise. */
-tb_err tb_rma_locate(const struct tb_rma *r, int64_t at, int64_t low,
-                     int64_t high, char **out);
+tb_err tb_rma_locate(const struct tb_rma *r, int64_t at,
+                     const struct tb_layout *l, int64_t count, char **out);
 
 /* ------------------------------------------------------------------- apply */
 
@@ -187,18 +190,18 @@ struct tb_rma_side {
 /* An operation as it was called for. */
 struct tb_rma_call {
     struct tb_rma *rma;
-    enum tb_rma_kind kind;      /* PUT to SWAP */
-    unsigned flags;             /* FETCH */
-    struct tb_rma_side origin;  /* what goes there; GET: where it comes to */
-    struct tb_rma_side result;  /* SWAP, FETCH: what was there */
-    const void *compare;        /* SWAP */
-    struct tb_op *op;           /* ACC */
-    struct tb_type *element;    /* ACC, SWAP: predefined */
-    int rank;                   /* of the target */
-    int64_t disp;               /* in its units */
-    int64_t count;              /* elements there */
-    struct tb_type *type;       /* of those */
-    struct tb_req **request;    /* NULL: none is wanted */
+    enum tb_rma_kind kind;     /* PUT to SWAP */
+    unsigned flags;            /* FETCH */
+    struct tb_rma_side origin; /* what goes there; GET: where it comes to */
+    struct tb_rma_side result; /* SWAP, FETCH: what was there */
+    const void *compare;       /* SWAP */
+    struct tb_op *op;          /* ACC */
+    struct tb_type *element;   /* ACC, SWAP: predefined */
+    int rank;                  /* of the target */
+    int64_t disp;              /* in its units */
+    int64_t count;             /* elements there */
+    struct tb_type *type;      /* of those */
+    struct tb_req **request;   /* NULL: none is wanted */
 };
 tb_err tb_rma_start(struct tb_rma_call *c);
 

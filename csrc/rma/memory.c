@@ -168,10 +168,8 @@ static tb_err make_memory(struct tb_rma *r, const struct card *cards)
 static tb_err agree(struct tb_rma *r, struct card *cards)
 {
     const struct tb_rma_memory *m = &r->memory;
-    struct card mine = {.size = m->size,
-                        .unit = m->unit,
-                        .align = m->align,
-                        .apart = m->apart};
+    struct card mine = {
+        .size = m->size, .unit = m->unit, .align = m->align, .apart = m->apart};
     TB_TRY(tb_coll_allgather_bytes(r->comm, &mine, cards, sizeof mine));
     for (int i = 0; i < r->n; i++) {
         r->targets[i].size = cards[i].size;
@@ -187,8 +185,9 @@ static tb_err all_agree(struct tb_rma *r, struct card *cards, tb_err mine)
     TB_TRY(tb_coll_allgather_bytes(r->comm, &said, cards, sizeof said));
     for (int i = 0; !mine && i < r->n; i++)
         if (cards[i].err)
-            return tb_fail(cards[i].err, "rank %d could not make its part of "
-                                         "the window",
+            return tb_fail(cards[i].err,
+                           "rank %d could not make its part of "
+                           "the window",
                            i);
     return mine;
 }
@@ -196,8 +195,8 @@ static tb_err all_agree(struct tb_rma *r, struct card *cards, tb_err mine)
 tb_err tb_rma_map(struct tb_rma *r)
 {
     int flavor = r->memory.flavor;
-    bool makes = flavor == MPI_WIN_FLAVOR_ALLOCATE ||
-                 flavor == MPI_WIN_FLAVOR_SHARED;
+    bool makes =
+        flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED;
     struct card *cards = tb_alloc((size_t)r->n * sizeof *cards);
     if (!cards)
         return tb_fail(TB_ERR_NO_MEM, "no memory to make a window");
@@ -225,36 +224,68 @@ void tb_rma_unmap(struct tb_rma *r)
 
 /* ------------------------------------------------------------------- ranges */
 
-static const struct tb_rma_region *region_of(const struct tb_rma *r,
-                                             uintptr_t from, uintptr_t to)
+/* Whether those addresses are attached, perhaps by several calls. */
+static bool is_attached(const struct tb_rma *r, uintptr_t from, uintptr_t to)
 {
-    for (int i = 0; i < r->n_regions; i++)
-        if (r->regions[i].from <= from && to <= r->regions[i].to)
-            return &r->regions[i];
-    return NULL;
+    for (int i = 0; i < r->n_regions; i++) {
+        if (r->regions[i].from > from || r->regions[i].to <= from)
+            continue;
+        if (r->regions[i].to >= to)
+            return true;
+        from = r->regions[i].to;
+        i = -1; /* who continues it may stand anywhere */
+    }
+    return from == to;
 }
 
-tb_err tb_rma_locate(const struct tb_rma *r, int64_t at, int64_t low,
-                     int64_t high, char **out)
+static bool has_bytes(const struct tb_rma *r, int64_t bytes)
 {
-    int64_t from, to;
-    bool wrong = __builtin_add_overflow(at, low, &from) ||
-                 __builtin_add_overflow(at, high, &to);
-    if (r->memory.flavor != MPI_WIN_FLAVOR_DYNAMIC) {
-        if (wrong || from < 0 || to > r->memory.size)
-            return tb_fail(TB_ERR_RMA_RANGE,
-                           "bytes %lld to %lld are outside the window of %lld",
-                           (long long)(at + low), (long long)(at + high),
-                           (long long)r->memory.size);
-        *out = (char *)r->memory.base + at;
-        return TB_OK;
+    for (int i = 0; bytes > 0 && i < r->n_regions; i++)
+        bytes -= (int64_t)(r->regions[i].to - r->regions[i].from);
+    return bytes <= 0;
+}
+
+/* Run by run: what lies between them need not be attached. */
+static tb_err locate_runs(const struct tb_rma *r, int64_t at,
+                          const struct tb_layout *l, int64_t bytes)
+{
+    char *base = (char *)(uintptr_t)at;
+    bool found = has_bytes(r, bytes);
+    for (int64_t done = 0; found && done < bytes;) {
+        void *run;
+        int64_t n = tb_layout_run(l, base, done, bytes, &run);
+        found = is_attached(r, (uintptr_t)run, (uintptr_t)run + (uintptr_t)n);
+        done += n;
     }
-    if (wrong || !region_of(r, (uintptr_t)from, (uintptr_t)to))
+    if (found)
+        return TB_OK;
+    return tb_fail(TB_ERR_RMA_RANGE,
+                   "not all of %lld bytes at %p are in memory that the target "
+                   "has attached to the window",
+                   (long long)bytes, (void *)base);
+}
+
+tb_err tb_rma_locate(const struct tb_rma *r, int64_t at,
+                     const struct tb_layout *l, int64_t count, char **out)
+{
+    int64_t low, high, from, to, bytes;
+    bool wrong = !tb_rma_reach(l, count, &low, &high) ||
+                 __builtin_mul_overflow(l->size, count, &bytes) ||
+                 __builtin_add_overflow(at, low, &from) ||
+                 __builtin_add_overflow(at, high, &to);
+    if (!wrong && r->memory.flavor == MPI_WIN_FLAVOR_DYNAMIC) {
+        *out = (char *)(uintptr_t)at;
+        if (is_attached(r, (uintptr_t)from, (uintptr_t)to))
+            return TB_OK;
+        return locate_runs(r, at, l, bytes);
+    }
+    if (wrong || from < 0 || to > r->memory.size)
         return tb_fail(TB_ERR_RMA_RANGE,
-                       "address 0x%llx is not in memory that the target has "
-                       "attached to the window",
-                       (unsigned long long)at);
-    *out = (char *)(uintptr_t)at;
+                       "%lld elements at byte %lld are not within the window "
+                       "of %lld bytes",
+                       (long long)count, (long long)at,
+                       (long long)r->memory.size);
+    *out = (char *)r->memory.base + at;
     return TB_OK;
 }
 

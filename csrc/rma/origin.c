@@ -204,19 +204,18 @@ static tb_err locate(struct plan *p)
     if (!dynamic && c->disp < 0)
         return tb_fail(TB_ERR_DISP, "the target displacement is %lld",
                        (long long)c->disp);
-    if (!tb_rma_reach(c->type->layout, c->count, &low, &high))
-        return outside(c, t->size);
     if (dynamic) {
         char *ignored;
         p->at = c->disp;
         return c->rank == c->rma->rank
-                   ? tb_rma_locate(c->rma, p->at, low, high, &ignored)
+                   ? tb_rma_locate(c->rma, p->at, c->type->layout, c->count,
+                                   &ignored)
                    : TB_OK;
     }
-    if (__builtin_mul_overflow(c->disp, t->unit, &p->at) ||
+    if (!tb_rma_reach(c->type->layout, c->count, &low, &high) ||
+        __builtin_mul_overflow(c->disp, t->unit, &p->at) ||
         __builtin_add_overflow(p->at, low, &low) ||
-        __builtin_add_overflow(p->at, high, &high) || low < 0 ||
-        high > t->size)
+        __builtin_add_overflow(p->at, high, &high) || low < 0 || high > t->size)
         return outside(c, t->size);
     return TB_OK;
 }
@@ -233,8 +232,9 @@ static tb_err gather(const struct tb_rma_side *s, int64_t bytes, void **made,
         return TB_OK;
     *out = *made = tb_alloc((size_t)bytes);
     if (!*made)
-        return tb_fail(TB_ERR_NO_MEM, "no memory for %lld bytes of an "
-                                      "accumulate",
+        return tb_fail(TB_ERR_NO_MEM,
+                       "no memory for %lld bytes of an "
+                       "accumulate",
                        (long long)bytes);
     return TB_OK;
 }
@@ -268,12 +268,13 @@ static tb_err accumulate_here(const struct plan *p,
 static tb_err run_here(const struct plan *p)
 {
     const struct tb_rma_call *c = p->call;
-    struct tb_rma_place origin, there = {
-        .at = (char *)((uintptr_t)p->target->base + (uintptr_t)p->at),
-        .layout = c->type->layout,
-        .count = c->count,
-        .mutex = p->target->mutex,
-    };
+    struct tb_rma_place origin,
+        there = {
+            .at = (char *)((uintptr_t)p->target->base + (uintptr_t)p->at),
+            .layout = c->type->layout,
+            .count = c->count,
+            .mutex = p->target->mutex,
+        };
     switch (c->kind) {
     case TB_RMA_PUT:
         origin = place_of(&c->origin);
@@ -397,6 +398,16 @@ static void fill_request(const struct plan *p, struct tb_rma_transfer *t,
     }
 }
 
+static void went(struct tb_rma_transfer *t)
+{
+    t->rma->unsent--;
+}
+
+static bool has_room(void *arg)
+{
+    return ((const struct tb_rma_wait *)arg)->rma->unsent < TB_RMA_UNSENT_MOST;
+}
+
 static tb_err ask(struct plan *p)
 {
     const struct tb_rma_call *c = p->call;
@@ -409,14 +420,15 @@ static tb_err ask(struct plan *p)
     h.flags |= separate ? TB_RMA_SEPARATE : 0;
     int64_t room = h.groups * (int64_t)sizeof(struct tb_rma_group) + data;
     if (room > TB_RMA_REQUEST_MOST - (int64_t)sizeof h)
-        return tb_fail(TB_ERR_TYPE, "the target datatype has %u blocks of "
-                                    "different lengths or distances: use "
-                                    "smaller ones, one after the other",
+        return tb_fail(TB_ERR_TYPE,
+                       "the target datatype has %u blocks of "
+                       "different lengths or distances: use "
+                       "smaller ones, one after the other",
                        h.groups);
     t = tb_rma_transfer_new(c->rma, c->rank, (int64_t)sizeof h + room);
     if (!t)
         return TB_ERR_NO_MEM;
-    t->done = sent;
+    t->done = went;
     fill_request(p, t, &h, data);
     if (c->kind == TB_RMA_GET || c->kind == TB_RMA_SWAP ||
         c->flags & TB_RMA_FETCH) {
@@ -429,8 +441,9 @@ static tb_err ask(struct plan *p)
     if (c->kind != TB_RMA_GET ||
         c->rma->memory.flavor == MPI_WIN_FLAVOR_DYNAMIC)
         p->target->dirty = true;
-    send_on(t, c->rma->ops, t->room, &tb_layout_byte,
-            (int64_t)sizeof h + room, TB_RMA_REQUEST);
+    c->rma->unsent++;
+    send_on(t, c->rma->ops, t->room, &tb_layout_byte, (int64_t)sizeof h + room,
+            TB_RMA_REQUEST);
     return separate ? send_data(p, h.number) : TB_OK;
 }
 
@@ -474,8 +487,11 @@ tb_err tb_rma_start(struct tb_rma_call *c)
     if (p.bytes == 0)
         return done_at_once(c);
     TB_TRY(locate(&p));
-    if (!p.target->direct)
+    if (!p.target->direct) {
+        if (TB_UNLIKELY(c->rma->unsent >= TB_RMA_UNSENT_MOST))
+            TB_TRY(tb_rma_wait_until(has_room, c->rma, c->rank));
         return ask_for_user(&p);
+    }
     TB_TRY(run_here(&p));
     return done_at_once(c);
 }

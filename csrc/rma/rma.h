@@ -4,6 +4,7 @@
  * are declared in mpi/api.h; windows as objects are in mpi/win.c, and this is
  * what that needs.
  *
+ *   window.c   the life of a window's communication
  *   wire.c     what origins and targets say to each other (wire.h)
  *   memory.c   the memory of windows, shared where processes can
  *   apply.c    what operations do to memory, whoever carries them out

@@ -4,8 +4,9 @@
 
 #include "coll/coll.h"
 
-#define FENCE_ASSERTS \
-    (MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)
+#define FENCE_ASSERTS                                         \
+    (MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | \
+     MPI_MODE_NOSUCCEED)
 #define POST_ASSERTS (MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)
 
 static tb_err check_assert(int given, int allowed, const char *names)
@@ -68,13 +69,13 @@ tb_err tb_win_fence(int assert, struct tb_win *win)
         TB_TRY(need_none(r));
     tb_err err = tb_rma_flush(r, -1);
     TB_TRY(tb_coll_barrier(r->comm));
-    r->access =
-        assert & MPI_MODE_NOSUCCEED ? TB_RMA_NO_ACCESS : TB_RMA_FENCED;
+    r->access = assert &MPI_MODE_NOSUCCEED ? TB_RMA_NO_ACCESS : TB_RMA_FENCED;
     r->used = false;
     return err;
 }
 
-/* ------------------------------------------------- post, start, complete, wait */
+/* ------------------------------------------------- post, start, complete, wait
+ */
 
 /* The member's rank in the window. */
 static tb_err find_member(const struct tb_rma *r, const struct tb_group *group,
@@ -83,8 +84,8 @@ static tb_err find_member(const struct tb_rma *r, const struct tb_group *group,
     *rank = tb_group_find(r->comm->group, group->ranks[i]);
     if (*rank != MPI_UNDEFINED)
         return TB_OK;
-    return tb_fail(TB_ERR_GROUP, "member %d of the group is not in the window's",
-                   i);
+    return tb_fail(TB_ERR_GROUP,
+                   "member %d of the group is not in the window's", i);
 }
 
 tb_err tb_win_post(struct tb_group *group, int assert, struct tb_win *win)
@@ -101,7 +102,7 @@ tb_err tb_win_post(struct tb_group *group, int assert, struct tb_win *win)
     atomic_thread_fence(memory_order_seq_cst);
     r->posted = true;
     r->expected = group->size;
-    for (int i = 0; !(assert & MPI_MODE_NOCHECK) && i < group->size; i++) {
+    for (int i = 0; !(assert &MPI_MODE_NOCHECK) && i < group->size; i++) {
         TB_TRY(find_member(r, group, i, &rank));
         if (rank == r->rank)
             r->targets[rank].posts++;
@@ -120,7 +121,7 @@ tb_err tb_win_start(struct tb_group *group, int assert, struct tb_win *win)
     for (int i = 0; i < group->size; i++)
         TB_TRY(find_member(r, group, i, &rank));
     r->access = TB_RMA_STARTED;
-    r->nocheck = assert & MPI_MODE_NOCHECK;
+    r->nocheck = assert &MPI_MODE_NOCHECK;
     for (int i = 0; i < group->size; i++) {
         TB_TRY(find_member(r, group, i, &rank));
         r->targets[rank].started = true;
@@ -194,7 +195,7 @@ tb_err tb_win_test(struct tb_win *win, int *flag)
     if (*flag)
         end_exposure(r);
     else
-        tb_engine_tested(r->engine);
+        return tb_engine_tested(r->engine);
     return TB_OK;
 }
 
@@ -255,7 +256,7 @@ tb_err tb_win_lock_all(int assert, struct tb_win *win)
     TB_TRY(check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"));
     TB_TRY(need_none(r));
     r->access = TB_RMA_LOCKED_ALL;
-    r->nocheck = assert & MPI_MODE_NOCHECK;
+    r->nocheck = assert &MPI_MODE_NOCHECK;
     if (r->nocheck)
         return TB_OK;
     for (int i = 0; i < r->n; i++)
@@ -329,6 +330,6 @@ tb_err tb_win_sync(struct tb_win *win)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (!tb_engine_poll(win->rma->engine))
-        tb_engine_tested(win->rma->engine);
+        return tb_engine_tested(win->rma->engine);
     return TB_OK;
 }

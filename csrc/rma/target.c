@@ -79,24 +79,34 @@ struct order {
     int64_t data_bytes;
 };
 
+/* What comes to a target does not overlap there, so that it is no longer than
+ * the memory it is for; and all that is there is wanted, or nothing. */
+static bool has_right_length(const struct order *w)
+{
+    const struct tb_rma_place *p = &w->place;
+    int64_t bytes = w->head.bytes, stream, low, high;
+    if (bytes < 1 || p->count < 1 ||
+        __builtin_mul_overflow(p->count, p->layout->size, &stream) ||
+        !tb_rma_reach(p->layout, p->count, &low, &high))
+        return false;
+    if (w->head.kind == TB_RMA_GET)
+        return bytes == stream;
+    return bytes <= stream && bytes <= high - low;
+}
+
 static tb_err find_place(struct order *w, const struct tb_rma_group *groups)
 {
     const struct tb_rma_head *h = &w->head;
-    int64_t low, high, stream;
+    w->place.layout = &tb_layout_byte;
     if (h->groups)
         TB_TRY(tb_rma_layout(groups, h->groups, h->extent, &w->place.layout));
-    else
-        w->place.layout = &tb_layout_byte;
     w->place.count = h->groups ? h->count : h->bytes;
     w->place.mutex = w->rma->targets[w->rma->rank].mutex;
-    if (w->place.count < 1 || h->bytes < 0 ||
-        __builtin_mul_overflow(w->place.count, w->place.layout->size,
-                               &stream) ||
-        h->bytes > stream ||
-        !tb_rma_reach(w->place.layout, w->place.count, &low, &high))
-        return tb_fail(TB_ERR_RMA_RANGE, "the operation is longer than any "
-                                         "memory");
-    return tb_rma_locate(w->rma, h->at, low, high, &w->place.at);
+    if (!has_right_length(w))
+        return tb_fail(TB_ERR_RMA_RANGE, "the operation is longer than the "
+                                         "memory that it describes");
+    return tb_rma_locate(w->rma, h->at, w->place.layout, w->place.count,
+                         &w->place.at);
 }
 
 /* The type and the operation of an accumulate; the table knows both. */
@@ -106,8 +116,8 @@ static tb_err find_op(struct order *w)
     w->type = h->type < TB_HANDLE_PREDEFINED
                   ? tb_handle_find(h->type, TB_KIND_TYPE)
                   : NULL;
-    w->op = h->op < TB_HANDLE_PREDEFINED ? tb_handle_find(h->op, TB_KIND_OP)
-                                         : NULL;
+    w->op =
+        h->op < TB_HANDLE_PREDEFINED ? tb_handle_find(h->op, TB_KIND_OP) : NULL;
     if (!w->type || w->type->layout->size < 1 ||
         h->bytes % w->type->layout->size)
         return tb_fail(TB_ERR_PROTOCOL, "a request names no datatype");
@@ -139,8 +149,8 @@ static void put(struct order *w)
 }
 
 /* Data for memory that this process does not have: received and dropped. */
-static void turn_away(struct tb_rma *r, int origin,
-                      const struct tb_rma_head *h, tb_err err)
+static void turn_away(struct tb_rma *r, int origin, const struct tb_rma_head *h,
+                      tb_err err)
 {
     struct tb_rma_transfer *t;
     bool coming = h->flags & TB_RMA_SEPARATE;
@@ -159,26 +169,12 @@ static void turn_away(struct tb_rma *r, int origin,
 
 static void get(struct order *w)
 {
-    const struct tb_rma_head *h = &w->head;
     struct tb_rma_transfer *t = open_transfer(w->rma, w->origin, 0);
-    int64_t stream = w->place.count * w->place.layout->size;
     if (!t)
         return;
     t->layout = tb_layout_ref(w->place.layout);
-    if (h->bytes == stream) {
-        tb_rma_transfer_send(t, w->place.at, t->layout, w->place.count,
-                             tb_rma_data_tag(h->number, true));
-        return;
-    }
-    /* Only a part of the last elements is wanted. */
-    t->more = tb_alloc((size_t)h->bytes);
-    if (!t->more) {
-        tb_engine_fail(w->rma->engine, TB_ERR_NO_MEM);
-        return;
-    }
-    tb_rma_load(&w->place, t->more, h->bytes);
-    tb_rma_transfer_send(t, t->more, &tb_layout_byte, h->bytes,
-                         tb_rma_data_tag(h->number, true));
+    tb_rma_transfer_send(t, w->place.at, t->layout, w->place.count,
+                         tb_rma_data_tag(w->head.number, true));
 }
 
 /* ------------------------------------------------------------- accumulates */
@@ -227,8 +223,7 @@ static void accumulate_long(const struct order *w)
 {
     const struct tb_rma_head *h = &w->head;
     struct order *kept = tb_alloc(sizeof *kept);
-    struct tb_rma_transfer *t =
-        open_transfer(w->rma, w->origin, h->bytes);
+    struct tb_rma_transfer *t = open_transfer(w->rma, w->origin, h->bytes);
     if (!t || !kept) {
         tb_free(kept);
         tb_engine_fail(w->rma->engine, TB_ERR_NO_MEM);
@@ -318,8 +313,7 @@ static void perform(struct tb_rma *r, int origin, const void *data,
     int64_t rest = bytes - (int64_t)sizeof w.head;
     if (rest >= 0)
         memcpy(&w.head, data, sizeof w.head);
-    if (rest < 0 || w.head.kind < TB_RMA_PUT ||
-        w.head.kind > TB_RMA_COMPLETE ||
+    if (rest < 0 || w.head.kind < TB_RMA_PUT || w.head.kind > TB_RMA_COMPLETE ||
         rest / (int64_t)sizeof(struct tb_rma_group) < w.head.groups) {
         tb_fail_say("rank %d sent a malformed request to a window", origin);
         tb_engine_fail(r->engine, TB_ERR_PROTOCOL);
@@ -419,8 +413,8 @@ static void serve_kept(struct tb_rma *r, int source)
     while (o->kept && !o->busy) {
         const void *data;
         int64_t bytes;
-        struct tb_arrival *a = tb_context_take(r->ops, source, TB_RMA_REQUEST,
-                                               &data, &bytes);
+        struct tb_arrival *a =
+            tb_context_take(r->ops, source, TB_RMA_REQUEST, &data, &bytes);
         o->kept--;
         if (!a)
             continue;

@@ -92,7 +92,7 @@ tb_err tb_win_shared_query(struct tb_win *win, int rank, MPI_Aint *size,
         rank = stand_in(r);
     if (rank >= 0 && r->targets[rank].direct)
         t = &r->targets[rank];
-    void *base = t->base;
+    void *base = t->size ? t->base : NULL; /* as MPICH does */
     *size = t->size;
     *disp_unit = t->unit;
     memcpy(baseptr, &base, sizeof base);

@@ -72,6 +72,8 @@ _Static_assert(sizeof(struct tb_rma_group) == 32, "no padding");
 
 /* Data up to this length travel with their request. */
 #define TB_RMA_INLINE 4096
+/* So many requests may wait for room at the origin: then operations do. */
+#define TB_RMA_UNSENT_MOST 4096
 /* No request is longer: what may be received into memory made for it. */
 #define TB_RMA_REQUEST_MOST ((int64_t)256 << 20)
 

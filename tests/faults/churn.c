@@ -11,6 +11,27 @@
 
 enum { MOST = 1 << 20 };
 
+/* A window lives for one round; its memory goes with whoever is killed. */
+static void use_window(int flavor, char *out, int bytes, int next)
+{
+    long long one = 1;
+    char *base = out;
+    MPI_Win win;
+
+    if (flavor == MPI_WIN_FLAVOR_CREATE)
+        MPI_Win_create(base, MOST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    else
+        MPI_Win_allocate(MOST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_fence(0, win);
+    MPI_Put(out, bytes / 2, MPI_BYTE, next, MOST / 2, bytes / 2, MPI_BYTE, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Accumulate(&one, 1, MPI_LONG_LONG, 0, 0, 1, MPI_LONG_LONG, MPI_SUM,
+                   win);
+    MPI_Win_unlock(0, win);
+    MPI_Win_free(&win);
+}
+
 int main(void)
 {
     int rank, size;
@@ -37,5 +58,7 @@ int main(void)
         MPI_Isend(out, bytes, MPI_BYTE, next, 1, MPI_COMM_WORLD, &r[1]);
         MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
+        use_window(round % 2 ? MPI_WIN_FLAVOR_CREATE : MPI_WIN_FLAVOR_ALLOCATE,
+                   out, bytes, next);
     }
 }

@@ -77,14 +77,14 @@ static void check_gaps(void)
     MPI_Type_commit(&of_three);
     MPI_Psend_init(out, 20, 1, of_four, next, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
                    &r[0]);
-    MPI_Precv_init(in, 5, 6, of_three, before, 0, MPI_COMM_WORLD,
-                   MPI_INFO_NULL, &r[1]);
+    MPI_Precv_init(in, 5, 6, of_three, before, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &r[1]);
     for (int start = 0; start < STARTS; start++) {
         fill(out, N / 3 * 4, start);
         MPI_Startall(2, r);
         MPI_Pready_range(0, 9, r[0]);
-        MPI_Pready_list(10,
-                        (int[]){19, 18, 17, 16, 15, 14, 13, 12, 11, 10}, r[0]);
+        MPI_Pready_list(10, (int[]){19, 18, 17, 16, 15, 14, 13, 12, 11, 10},
+                        r[0]);
         MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
         for (int i = 0; i < N; i++)
             want[i] = before * 1e6 + start * 1e5 + i / 3 * 4 + i % 3;

@@ -97,8 +97,7 @@ static void check_errors(void)
     MPI_Session none;
     MPI_Info_create(&hints);
     MPI_Info_set(hints, "thread_level", "");
-    CHECK(class_of(MPI_Session_init(hints, mine, &none)) ==
-          MPI_ERR_INFO_VALUE);
+    CHECK(class_of(MPI_Session_init(hints, mine, &none)) == MPI_ERR_INFO_VALUE);
     CHECK(heard == MPI_ERR_INFO_VALUE);
     MPI_Info_free(&hints);
     MPI_Group_from_session_pset(session, "mpi://SELF", &group);

@@ -156,7 +156,8 @@ static void check_queues(void)
     MPI_Request r;
     MPI_T_pvar_session s;
     MPI_T_pvar_session_create(&s);
-    MPI_T_pvar_handle n = pvar(s, "unexpected_messages", MPI_T_PVAR_CLASS_LEVEL);
+    MPI_T_pvar_handle n =
+        pvar(s, "unexpected_messages", MPI_T_PVAR_CLASS_LEVEL);
     MPI_T_pvar_handle b = pvar(s, "unexpected_bytes", MPI_T_PVAR_CLASS_LEVEL);
     MPI_T_pvar_handle p = pvar(s, "posted_receives", MPI_T_PVAR_CLASS_LEVEL);
     unsigned long long n0 = read_pvar(s, n), b0 = read_pvar(s, b);

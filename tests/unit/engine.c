@@ -209,6 +209,38 @@ static void early_context(void)
     c = main_context;
 }
 
+/* A context to send into beside one of the same name to receive from, and what
+ * the engine says of the message on its way. */
+static void outward(void)
+{
+    struct tb_context *main_context = c, *out, *in;
+    struct tb_engine_stats before, sent, got;
+    int v = 12, to = 0;
+    CHECK_EQ(tb_context_outward(e, 0x77, peers, &out), TB_OK);
+    CHECK_EQ(tb_context_open(e, 0x77, peers, 1, &in), TB_OK);
+    tb_engine_stats(e, &before);
+    c = out;
+    struct tb_req *req = send_to_self(&v, sizeof v, 3, TB_SEND_STANDARD);
+    tb_context_close(out);
+    tb_engine_poll(e);
+    tb_engine_stats(e, &sent);
+    c = in;
+    finish(recv_from(&to, sizeof to, 0, 3));
+    finish(req);
+    tb_engine_stats(e, &got);
+    CHECK_EQ(to, 12);
+    CHECK(sent.inside.messages_out == before.inside.messages_out + 1);
+    CHECK(sent.inside.bytes_out == before.inside.bytes_out + sizeof v);
+    CHECK(sent.unexpected == before.unexpected + 1);
+    CHECK(sent.unexpected_bytes == before.unexpected_bytes + sizeof v);
+    CHECK(got.unexpected == before.unexpected);
+    CHECK(got.inside.bytes_in == before.inside.bytes_in + sizeof v);
+    CHECK(got.outside.messages_out == 0);
+    CHECK(tb_engine_settled(e));
+    tb_context_close(in);
+    c = main_context;
+}
+
 /* More unexpected data than the window allows: the rest is announced. */
 static void flood(void)
 {
@@ -246,6 +278,7 @@ int main(void)
     probes();
     cancels();
     early_context();
+    outward();
     flood();
     tb_context_close(c);
     tb_engine_close(e);

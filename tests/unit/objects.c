@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Groups, info objects, attributes, error codes and names of communicators, in
- * a job of one that needs no launcher.
+ * Groups, info objects, attributes, error codes, names of communicators and
+ * sessions, in a job of one that needs no launcher.
  */
 #include "mpi/objects.h"
 
@@ -304,6 +304,59 @@ static void names(void)
     tb_group_unref(pair);
 }
 
+/* Both sides of partitioned operations, which one process may be: the k-th of
+ * one is the k-th of the other, whoever is ahead. */
+static void part_names(void)
+{
+    enum { MANY = 50 };
+    struct tb_comm here = {.name_id = 0x1234}, there = {.name_id = 0x1234};
+    uint64_t sent[MANY], got, other;
+
+    for (int k = 0; k < MANY; k++) {
+        CHECK_EQ(tb_name_part(&here, true, 3, 4, 7, &sent[k]), TB_OK);
+        CHECK_EQ(tb_name_part(&here, true, 4, 3, 7, &other), TB_OK);
+        CHECK(other != sent[k]);
+        CHECK_EQ(tb_name_part(&here, true, 3, 4, 8, &other), TB_OK);
+        CHECK(other != sent[k]);
+    }
+    for (int k = 0; k < MANY; k++) {
+        CHECK_EQ(tb_name_part(&there, false, 3, 4, 7, &got), TB_OK);
+        CHECK(got == sent[k] && got % 2 == 0);
+        CHECK_EQ(tb_name_part(&here, false, 3, 4, 7, &got), TB_OK);
+        CHECK(got == sent[k]);
+    }
+    tb_uses_free(here.uses);
+    tb_uses_free(there.uses);
+}
+
+/* ---------------------------------------------------------------- sessions */
+
+/* A group and a communicator remember the session, and keep it in memory. */
+static void sessions(void)
+{
+    struct tb_session *s;
+    struct tb_group *all, *some, *again;
+    struct tb_comm *c, *copy;
+
+    CHECK_EQ(tb_session_init(NULL, &tb_errors_return, &s), TB_OK);
+    CHECK_EQ(tb_group_from_session_pset(s, "mpi://world", &all), TB_OK);
+    CHECK_EQ(tb_group_incl(all, 1, (int[]){0}, &some), TB_OK);
+    CHECK(all->session == s && some->session == s);
+    CHECK_EQ(
+        tb_comm_create_from_group(some, "tag", NULL, &tb_errors_return, &c),
+        TB_OK);
+    CHECK_EQ(tb_comm_dup(c, &copy), TB_OK);
+    CHECK(c->session == s && copy->session == s);
+    CHECK_EQ(tb_session_finalize(s), TB_OK);
+    CHECK_EQ(tb_comm_group(copy, &again), TB_OK);
+    CHECK(again->session == s && s->obj.handle == 0);
+    CHECK_EQ(tb_group_free(again), TB_OK);
+    CHECK_EQ(tb_group_free(all), TB_OK);
+    CHECK_EQ(tb_group_free(some), TB_OK);
+    CHECK_EQ(tb_comm_free(copy), TB_OK);
+    CHECK_EQ(tb_comm_free(c), TB_OK);
+}
+
 int main(void)
 {
     CHECK_EQ(tb_init(NULL, NULL), TB_OK);
@@ -313,6 +366,8 @@ int main(void)
     attributes();
     codes();
     names();
+    part_names();
+    sessions();
     CHECK_EQ(tb_finalize(), TB_OK);
     return 0;
 }

@@ -33,7 +33,7 @@ from tbmpi.hpl.debian import fetch_source
 KNOWN = Path(__file__).with_name("known.txt")
 FOLDERS = [
     *("attr", "coll", "comm", "datatype", "errhan", "group", "info", "init"),
-    *("pt2pt", "topo", "threads"),
+    *("mpi_t", "part", "pt2pt", "rma", "topo", "threads"),
 ]
 # Rerun and passed: at most this share of a run, or one.
 FLAKY_SHARE = 0.005
