@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from tbmpi import _context, _life
+from tbmpi import _context, _fast, _life
 from tbmpi._attached import Attaching
 from tbmpi._attributes import Attributes
 from tbmpi._comm_p2p import PointToPoint
 from tbmpi._comm_reduce import ObjectReductions
 from tbmpi._comm_started import StartedCollectives
 from tbmpi._errhandler import WithErrhandler
-from tbmpi._ffi import check, ffi, lib, text
+from tbmpi._ffi import check, ffi, lib, quick, text
 from tbmpi._group import Group
 from tbmpi._handle import Handle, hints, predefined
 from tbmpi._info import Info
@@ -39,6 +39,7 @@ _OWN_ATTRIBUTES = (
 
 
 class Comm(
+    _fast.Communicator,
     PointToPoint,
     StartedCollectives,
     ObjectReductions,
@@ -49,7 +50,7 @@ class Comm(
 ):
     """A communicator. Calls that make one are collective over the old one."""
 
-    __slots__ = ("_context", "_known")
+    __slots__ = ("_context",)
     __module__ = "tbmpi.MPI"
     _ctype = "MPI_Comm"
     _null = lib.MPI_COMM_NULL
@@ -101,11 +102,13 @@ class Comm(
 
     # ------------------------------------------------------------- inquiries
 
+    @quick
     def Get_rank(self) -> int:
         """This process's rank, 0 to size - 1."""
         known = self._known or self._ask()
         return known[3]
 
+    @quick
     def Get_size(self) -> int:
         """Number of ranks, of the local group for an intercommunicator."""
         known = self._known or self._ask()
@@ -336,4 +339,4 @@ class Comm(
         return self.Get_topology() != lib.MPI_UNDEFINED
 
 
-Comm._family = Comm
+Comm._family = (Comm,)

@@ -21,7 +21,7 @@ from operator import index
 from typing import Any
 
 from tbmpi import buffers
-from tbmpi._ffi import check, fail, ffi, lib
+from tbmpi._ffi import check, fail, ffi, lib, quick
 from tbmpi._op import Op
 from tbmpi.buffers import (
     NOTHING,
@@ -164,16 +164,19 @@ class Collectives:
 
     # -------------------------------------------------------------- blocking
 
+    @quick
     def Barrier(self) -> None:
         """Blocks until every rank has called it."""
         error = lib.MPI_Barrier(self._h)
         if error:
             fail(error)
 
+    @quick
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """`buf` of rank `root` goes to `buf` of all."""
         self._call(lib.MPI_Bcast_c, self._bcast(buf, root))
 
+    @quick
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """`sendbuf` of every rank to `root`; n blocks there, in rank order.
 
@@ -185,6 +188,7 @@ class Collectives:
         """As Gather with blocks of any size: [buffer, counts, displs, type]."""
         self._call(lib.MPI_Gatherv_c, self._gather(sendbuf, recvbuf, root, vector))
 
+    @quick
     def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """The n blocks of `sendbuf` of `root`, one to each rank's `recvbuf`.
 
@@ -196,6 +200,7 @@ class Collectives:
         """As Scatter with blocks of any size: [buffer, counts, displs, type]."""
         self._call(lib.MPI_Scatterv_c, self._scatter(sendbuf, recvbuf, root, vector))
 
+    @quick
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
         """As Gather, with the result on every rank: `recvbuf` has n blocks."""
         self._call(lib.MPI_Allgather_c, self._allgather(sendbuf, recvbuf, block))
@@ -204,6 +209,7 @@ class Collectives:
         """As Gatherv, with the result on every rank."""
         self._call(lib.MPI_Allgatherv_c, self._allgather(sendbuf, recvbuf, vector))
 
+    @quick
     def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """Block i goes to rank i, and rank i's block comes as block i; n blocks."""
         self._call(lib.MPI_Alltoall_c, self._alltoall(sendbuf, recvbuf, block, PLACE))
@@ -221,6 +227,7 @@ class Collectives:
         arguments = self._alltoall(sendbuf, recvbuf, vector_of_types, PLACE_TYPES)
         self._call(lib.MPI_Alltoallw_c, arguments)
 
+    @quick
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> None:
         """The ranks' `sendbuf` combined element by element, into `root`'s `recvbuf`.
 
@@ -228,6 +235,7 @@ class Collectives:
         """
         self._call(lib.MPI_Reduce_c, self._reduce(sendbuf, recvbuf, op, root))
 
+    @quick
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
         """As Reduce, with the result, the same bits, on every rank."""
         error = lib.MPI_Allreduce_c(*reduction(sendbuf, recvbuf, op), self._h)

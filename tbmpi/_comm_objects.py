@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from tbmpi import _context
-from tbmpi._ffi import check, fail, ffi, lib
+from tbmpi import _context, _fast
+from tbmpi._ffi import check, fail, ffi, lib, quick
 from tbmpi._landing import LandingLoader, take
 from tbmpi._memory import allocate, memory
 from tbmpi._pickle import Loader, Parts, aligned, load, packed, pickle, received
@@ -38,6 +38,7 @@ class Objects:
 
     # -------------------------------------------------------- point to point
 
+    @quick
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Sends an object."""
         sent(lib.MPI_Send_c, _packed_for(obj, dest), dest, tag, self._h)
@@ -50,6 +51,7 @@ class Objects:
         """Sends an object from the attached buffer if need be."""
         sent(lib.MPI_Bsend_c, _packed_for(obj, dest), dest, tag, self._h)
 
+    @quick
     def recv(
         self,
         buf: Any = None,
@@ -137,6 +139,7 @@ class Objects:
 
     # ------------------------------------------------------------ collective
 
+    @quick
     def barrier(self) -> None:
         """Blocks until every rank has called it."""
         check(lib.MPI_Barrier(self._h))
@@ -247,10 +250,29 @@ def receive(comm: Any, source: int, tag: int, status: Any) -> Any:
     """Blocks for an object. It is matched by a probe, so it may have any size."""
     message, found = ffi.new("MPI_Message *"), ffi.new("MPI_Status *")
     check(lib.MPI_Mprobe(source, tag, comm, message, found))
-    size = received(found)
+    return _taken(message, received(found), status)
+
+
+def _taken(message: Any, size: int, status: Any) -> Any:
+    """The object of a matched message."""
     address, room = allocate(size)
     check(lib.MPI_Mrecv_c(address, size, BYTE, message, status))
     return load(room, size)
+
+
+def _take(message: int, size: int, status: Status | None) -> Any:
+    """What C code calls when a message that it has matched is large."""
+    place = ffi.new("MPI_Message *", ffi.cast("MPI_Message", message))
+    return _taken(place, size, pointer(status))
+
+
+def _load(data: bytes) -> Any:
+    """What C code calls for a message with buffers apart from the pickle."""
+    return load(bytearray(data), len(data))
+
+
+_fast.tell("take", _take)
+_fast.tell("load", _load)
 
 
 def copied(data: bytes | Parts) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from tbmpi import buffers
-from tbmpi._ffi import check, fail, ffi, lib
+from tbmpi._ffi import check, fail, ffi, lib, quick
 from tbmpi._handle import hints
 from tbmpi._info import Info
 from tbmpi._message import Message
@@ -43,6 +43,7 @@ class PointToPoint:
 
     # ------------------------------------------------------------- blocking
 
+    @quick
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Sends a message; returns when `buf` may be changed."""
         address, count, datatype = _outgoing(buf, dest)
@@ -50,6 +51,7 @@ class PointToPoint:
         if error:
             fail(error)
 
+    @quick
     def Recv(
         self,
         buf: Any,
@@ -64,18 +66,22 @@ class PointToPoint:
         if error:
             fail(error)
 
+    @quick
     def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Sends; returns only when the receive has begun."""
         check(lib.MPI_Ssend_c(*_outgoing(buf, dest), dest, tag, self._h))
 
+    @quick
     def Bsend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Sends from the attached buffer (MPI.Attach_buffer) if need be."""
         check(lib.MPI_Bsend_c(*_outgoing(buf, dest), dest, tag, self._h))
 
+    @quick
     def Rsend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Sends; the receive must have been posted before."""
         check(lib.MPI_Rsend_c(*_outgoing(buf, dest), dest, tag, self._h))
 
+    @quick
     def Sendrecv(
         self,
         sendbuf: Any,
@@ -122,14 +128,17 @@ class PointToPoint:
             fail(error)
         return request
 
+    @quick
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Starts to send; `buf` must stay as it is until the request is complete."""
         return self._begin(lib.MPI_Isend_c, _outgoing(buf, dest), dest, tag)
 
+    @quick
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Starts to receive; `buf` belongs to MPI until the request is complete."""
         return self._begin(lib.MPI_Irecv_c, _incoming(buf, source), source, tag)
 
+    @quick
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Starts to send; complete only when the receive has begun."""
         return self._begin(lib.MPI_Issend_c, _outgoing(buf, dest), dest, tag)

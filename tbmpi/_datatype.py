@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import index as as_int
 from typing import TYPE_CHECKING, Any, Self
 
+from tbmpi import _fast
 from tbmpi._attributes import Attributes
 from tbmpi._ffi import check, ffi, lib, text
 from tbmpi._handle import Handle, predefined
@@ -435,7 +436,8 @@ class Datatype(Attributes, Handle):
         return not self or self.combiner in _PREDEFINED
 
 
-Datatype._family = Datatype
+Datatype._family = (Datatype,)
+_fast.tell("Datatype", Datatype)
 
 
 def _counts(values: Sequence[int]) -> Any:

@@ -41,7 +41,7 @@ class Errhandler(Handle):
             self.Free()
 
 
-Errhandler._family = Errhandler
+Errhandler._family = (Errhandler,)
 
 
 class _Slots:
@@ -100,7 +100,7 @@ class WithErrhandler:
 
     __slots__ = ()
     _h: Any
-    _family: ClassVar[Any]
+    _family: ClassVar[tuple[Any, ...]]
 
     @classmethod
     def Create_errhandler(cls, errhandler_fn: Function) -> Errhandler:
@@ -112,9 +112,9 @@ class WithErrhandler:
         if not callable(errhandler_fn):
             kind = type(errhandler_fn).__name__
             raise TypeError(f"an error handler is a function, not {kind}")
-        name = cls._family.__name__
+        name = cls._family[0].__name__
         slots, out = _KINDS[name], ffi.new("MPI_Errhandler *")
-        slot = slots.take(errhandler_fn, cls._family)
+        slot = slots.take(errhandler_fn, cls._family[0])
         create = getattr(lib, f"MPI_{name}_create_errhandler")
         try:
             check(create(slots.function_of(slot), out))
@@ -140,7 +140,7 @@ class WithErrhandler:
         check(self._about_errors("call_errhandler")(self._h, errorcode))
 
     def _about_errors(self, name: str) -> Any:
-        return getattr(lib, f"MPI_{self._family.__name__}_{name}")
+        return getattr(lib, f"MPI_{self._family[0].__name__}_{name}")
 
 
 @ffi.def_extern()

@@ -78,6 +78,20 @@ class Exception(RuntimeError):
     error_string = property(Get_error_string, doc="The library's message.")
 
 
+class Unsupported(Exception, NotImplementedError):
+    """The library lacks an operation; the message names it."""
+
+    __module__ = __name__
+
+
+def of_code(code: int) -> Exception:
+    """The exception of an error code."""
+    error = Exception(code)
+    if error.Get_error_class() == lib.MPI_ERR_UNSUPPORTED_OPERATION:
+        return Unsupported(code)
+    return error
+
+
 def _code(other: Any) -> Any:
     return int(other) if isinstance(other, Exception) else other
 

@@ -9,16 +9,19 @@ standard ABI). It is not initialized here; see _life.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
-from tbmpi import _paths
+from tbmpi import _fast, _paths
 from tbmpi._abi import ffi
 from tbmpi._abi import lib as _bound
 
-__all__ = ["check", "fail", "ffi", "lib", "library_path", "text"]
+__all__ = ["check", "fail", "ffi", "lib", "library_path", "quick", "text"]
 
 VARIABLE = "TBMPI_LIBMPI"
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def library_path() -> str:
@@ -42,6 +45,7 @@ def _load() -> Any:
     error = _bound.tb_load(os.fsencode(path), missing)
     if error != ffi.NULL:
         raise ImportError(f"cannot open the MPI library: {text(error)}")
+    _fast.open(path)
     lacking = {text(_bound.tb_lacking(i)) for i in range(missing[0])}
     if not lacking:
         return _bound
@@ -70,10 +74,13 @@ def text(chars: Any, length: int | None = None) -> str:
 
 
 def fail(code: int) -> NoReturn:
-    """Raises MPI.Exception for an error code."""
-    from tbmpi._exception import Exception as MPIException
+    """Raises MPI.Exception for an error code.
 
-    raise MPIException(code)
+    It is a NotImplementedError, too, if the library has not got the operation.
+    """
+    from tbmpi._exception import of_code
+
+    raise of_code(code)
 
 
 def check(code: int) -> None:
@@ -82,4 +89,18 @@ def check(code: int) -> None:
         fail(code)
 
 
+def quick(function: F) -> F:
+    """A method with a quick way in C, for the calls that programs make most.
+
+    It is taken if the arguments are of the common kinds: buffers whose format has
+    a datatype, [buffer, count, datatype] and the like, plain ints. The Python
+    function is for everything else, errors included, and says what the method
+    means: the quick way gives the same result or is not taken. Which methods have
+    one is in csrc/python/fast_mpi.c; KeyError for others.
+    """
+    return _fast.Method(function)
+
+
 lib = _load()
+_fast.tell("number", lambda pointer: int(ffi.cast("intptr_t", pointer)))
+_fast.tell("fail", fail)

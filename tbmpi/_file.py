@@ -382,4 +382,4 @@ class File(WithErrhandler, Handle):
         check(function(self._h, address, pointer(status)))
 
 
-File._family = File
+File._family = (File,)

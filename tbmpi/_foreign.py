@@ -221,7 +221,7 @@ def _from_interface(thing: Any, name: str, interface: Any) -> Region:
     count = prod(shape)
     if interface.get("mask") is not None:
         raise BufferError(f"{name}: the array is masked")
-    if count < 0:
+    if any(length < 0 for length in shape):
         raise BufferError(f"{name}: negative shape {shape}")
     if strides is not None and not _is_packed(shape, strides, itemsize):
         raise BufferError(
@@ -244,5 +244,7 @@ def _interface_format(name: str, typestr: Any) -> tuple[str, int]:
     order, kind, itemsize = typestr[0:1], typestr[1:2], int(typestr[2:])
     if order not in ("<", ">", "|"):
         raise BufferError(f"{name}: typestr {typestr!r} has an unknown byte order")
+    if itemsize < 0:
+        raise BufferError(f"{name}: typestr {typestr!r} has a negative size")
     code = _TENSOR_FORMATS.get((_INTERFACE_KINDS.get(kind, -1), 8 * itemsize), "B")
     return (order + code if order == _SWAPPED and itemsize > 1 else code), itemsize

@@ -133,4 +133,4 @@ class Group(Handle):
     rank = property(Get_rank, doc="This process's rank, or MPI.UNDEFINED.")
 
 
-Group._family = Group
+Group._family = (Group,)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from tbmpi import _fast
 from tbmpi._ffi import check, ffi, lib
 
 # The predefined objects and their names in module MPI, by C type and handle.
@@ -43,19 +44,21 @@ def by_name(name: str) -> Any:
     return getattr(MPI, name)
 
 
-class Handle:
+class Handle(_fast.Handle):
     """Base of Comm, Datatype, Request and so on."""
 
-    __slots__ = ("__weakref__", "_cell", "_h")
+    __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
 
-    # Set by each class: the C type, its null handle, the class of all its kind.
+    # Set by each class: the C type, its null handle, and the class of all its kind in a
+    # tuple, where what walks through the classes does not follow it.
     _ctype: ClassVar[str]
     _null: ClassVar[Any]
-    _family: ClassVar[type]
+    _family: ClassVar[tuple[type, ...]]
 
     _h: Any
-    _cell: Any  # the handle's memory, once its address was asked for; _h is unset
+    _cell: Any  # the handle's memory, once its address was asked for
+    _value: Any  # what _h was set to; None if the handle is in _cell
 
     def __new__(cls, other: Self | None = None, *_: Any) -> Self:
         self = object.__new__(cls)
@@ -64,7 +67,7 @@ class Handle:
         elif isinstance(other, cls._family):
             self._h = other._h
         else:
-            kind = cls._family.__name__
+            kind = cls._family[0].__name__
             raise TypeError(f"expected {kind} or None, got {type(other).__name__}")
         return self
 
@@ -74,13 +77,6 @@ class Handle:
         self = cls.__new__(cls)
         self._h = handle
         return self
-
-    def __getattr__(self, name: str) -> Any:
-        # Only called for what is not there.
-        if name == "_h":
-            return self._cell[0]
-        kind = type(self).__name__
-        raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
     def __eq__(self, other: object, /) -> bool:
         if not isinstance(other, Handle) or self._ctype != other._ctype:
@@ -95,7 +91,7 @@ class Handle:
         return f"<MPI.{type(self).__name__} {name}>"
 
     def __reduce__(self) -> Any:
-        found = predefined(self._family, self._h)
+        found = predefined(type(self), self._h)
         if found is None:
             kind = type(self).__name__
             raise ValueError(
@@ -136,14 +132,14 @@ class Handle:
 
     def free(self) -> None:
         """Frees the object unless it is null or predefined; it is null then."""
-        if predefined(self._family, self._h) is None:
+        if predefined(type(self), self._h) is None:
             self.Free()  # type: ignore[attr-defined]
         elif not self._is_constant():
             self._h = self._null
 
     def _is_constant(self) -> bool:
         """Whether this is the predefined object itself, not a copy of it."""
-        return predefined(self._family, self._h) is self
+        return predefined(type(self), self._h) is self
 
     @classmethod
     def _stem(cls) -> str:
@@ -190,20 +186,11 @@ def _addressof(arg: Any) -> int:
         raise TypeError("expected an MPI object, got a class")
     own = getattr(arg, "_p", None) or getattr(arg, "_s", None)
     if own is None:
-        own = getattr(arg, "_cell", None)
-        if own is None or _is_set(arg):
+        own = arg._cell
+        if own is None or arg._value is not None:
             own = arg._cell = ffi.new(kind._ctype + " *", arg._h)
             del arg._h
     return int(ffi.cast("intptr_t", own))
-
-
-def _is_set(arg: Handle) -> bool:
-    """Whether the handle is in its usual place."""
-    try:
-        Handle._h.__get__(arg)  # type: ignore[attr-defined]
-    except AttributeError:
-        return False
-    return True
 
 
 def _handleof(arg: Any) -> int:

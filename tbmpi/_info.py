@@ -171,4 +171,4 @@ class Info(Handle):
             self.Delete(key)
 
 
-Info._family = Info
+Info._family = (Info,)

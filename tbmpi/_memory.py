@@ -11,7 +11,7 @@ from gc import is_tracked
 from operator import index
 from typing import Any, ClassVar
 
-from tbmpi import _foreign
+from tbmpi import _fast, _foreign
 from tbmpi._fast import Exporter, Pin
 from tbmpi._ffi import check, ffi, lib
 
@@ -464,6 +464,9 @@ class InPlaceType(_Address):
     __slots__ = ()
     __module__ = "tbmpi.MPI"
     _name, _value = "IN_PLACE", numeric(lib.MPI_IN_PLACE)
+
+
+_fast.tell("InPlaceType", InPlaceType)
 
 
 class BufferAutomaticType(_Address):

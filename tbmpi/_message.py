@@ -106,7 +106,7 @@ class Message(Handle):
         return NOTHING if self._h == lib.MPI_MESSAGE_NO_PROC else block(buf, True)
 
 
-Message._family = Message
+Message._family = (Message,)
 
 
 def _own(status: Status | None) -> Any:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from tbmpi import buffers
+from tbmpi import _fast, buffers
 from tbmpi._abi import lib as _module
 from tbmpi._datatype import Datatype
 from tbmpi._exception import reported
@@ -126,7 +126,8 @@ class Op(Handle):
         return not self or bool(name_of(self))
 
 
-Op._family = Op
+Op._family = (Op,)
+_fast.tell("Op", Op)
 
 
 @ffi.def_extern()

@@ -23,7 +23,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tbmpi import _memory
+from tbmpi import _fast, _memory
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._memory import ALIGNMENT, buffer
 
@@ -83,6 +83,17 @@ class Pickle:
             self._dumps is _standard.dumps and self._loads is _standard.loads
         )
         self._splits = self._is_standard and is_new
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tells C code what to call for messages, or not to."""
+        if self is not globals().get("pickle"):
+            return
+        known = (self._dumps, self._loads) if self._splits else (None, None)
+        for name, value in zip(("dumps", "loads"), known, strict=True):
+            _fast.tell(name, value)
+        _fast.tell("protocol", self._protocol)
+        _fast.tell("threshold", self._threshold)
 
     @property
     def THRESHOLD(self) -> int:
@@ -92,6 +103,7 @@ class Pickle:
     @THRESHOLD.setter
     def THRESHOLD(self, threshold: int | None) -> None:
         self._threshold = _THRESHOLD if threshold is None else threshold
+        self._tell()
 
     def dumps(self, obj: Any) -> bytes:
         """The object as bytes."""
@@ -131,6 +143,7 @@ class Pickle:
 
 
 pickle = Pickle()
+pickle._tell()
 
 
 def aligned(size: int) -> int:

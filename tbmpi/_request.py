@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn, Self
 
+from tbmpi import _fast
 from tbmpi._exception import Exception as MPIException
-from tbmpi._ffi import check, ffi, lib
+from tbmpi._ffi import check, ffi, lib, quick
 from tbmpi._handle import Handle
 from tbmpi._status import Status, empties, empty, pointer
 
@@ -20,15 +21,14 @@ NULL = lib.MPI_REQUEST_NULL
 IGNORED = lib.MPI_STATUS_IGNORE
 Loader = Callable[[Any], Any]
 
-# C handles and buffers of requests that were dropped before they were complete.
-_Dropped = list[tuple[Any, Any]]
-_dropped: _Dropped = []
+# Requests that were dropped before they were complete.
+_dropped: list[Request] = []
 
 
-class Request(Handle):
+class Request(_fast.Pending, Handle):
     """An operation under way. Errors raise MPI.Exception."""
 
-    __slots__ = ("_keep", "_load", "_p")
+    __slots__ = ()
     __module__ = "tbmpi.MPI"
     _ctype = "MPI_Request"
     _null = NULL
@@ -40,19 +40,12 @@ class Request(Handle):
     def __new__(cls, request: Request | None = None) -> Self:
         """A null request, or another name for `request`."""
         self = object.__new__(cls)
-        self._keep = self._load = None
-        if request is None:
-            self._p = ffi.new("MPI_Request *", cls._null)
-        elif isinstance(request, Request):
+        if isinstance(request, Request):
             self._p = request._p
             self._keep, self._load = request._keep, request._load
-        else:
+        elif request is not None:
             raise TypeError(f"expected Request or None, got {type(request).__name__}")
         return self
-
-    def __del__(self, _null: Any = NULL, _dropped: _Dropped = _dropped) -> None:
-        if self._keep is not None and self._p[0] != _null:
-            _dropped.append((self._p, self._keep))
 
     @property
     def _h(self) -> Any:  # type: ignore[override]
@@ -65,21 +58,22 @@ class Request(Handle):
     @classmethod
     def _started(cls, keep: Any = None, load: Loader | None = None) -> Self:
         """A request whose handle a C call fills in through _p."""
-        if len(_dropped) >= _dropped_limit[0]:
-            _sweep()
+        if _dropped:
+            _tidy()
         self = object.__new__(cls)
-        self._p = ffi.new("MPI_Request *", NULL)
         self._keep = keep
         self._load = load
         return self
 
     # --------------------------------------------------------------- one
 
+    @quick
     def Wait(self, status: Status | None = None) -> Literal[True]:
         """Blocks until the operation is complete."""
         self._wait(pointer(status))
         return True
 
+    @quick
     def Test(self, status: Status | None = None) -> bool:
         """Whether the operation is complete."""
         return self._test(pointer(status))
@@ -137,7 +131,7 @@ class Request(Handle):
     def _settle(self) -> None:
         """Lets go of what a finished operation held; persistent ones keep it."""
         if self._p[0] == NULL:
-            self._keep = self._load = None
+            self._let_go()
 
     def _fail(self, code: int) -> NoReturn:
         error = MPIException(code)
@@ -276,7 +270,7 @@ class Request(Handle):
     get_status_some = Get_status_some
 
 
-Request._family = Request
+Request._family = (Request,)
 
 
 class Prequest(Request):
@@ -365,7 +359,7 @@ class _Batch:
             for request, handle in zip(self._requests, many, strict=True):
                 request._p[0] = handle
                 if handle == NULL:
-                    request._keep = request._load = None
+                    request._let_go()
         if code:
             self._check(code)
 
@@ -431,26 +425,40 @@ class _Batch:
 # -------------------------------------------------- requests that nobody holds
 
 _FEW = 16
-_dropped_limit = [_FEW]
+_countdown = [_FEW]  # of requests to be started before the next look
 
 
 def unfinished() -> list[Any]:
-    """A list, always the same, that has the buffers of requests nobody holds."""
+    """A list, always the same, of the requests that nobody holds."""
     return _dropped
 
 
-def _sweep() -> None:
-    """Lets go of the buffers of dropped requests that are complete by now.
+def _tidy() -> None:
+    """Lets go of dropped requests that are complete by now, but not every time.
 
-    Amortized: the next time is when there are twice as many as now are left.
+    Amortized: the next look is after twice as many starts as requests are left.
     """
-    waiting: _Dropped = []
+    _countdown[0] -= 1
+    if _countdown[0] > 0:
+        return
+    waiting: list[Request] = []
     while _dropped:
-        place, keep = _dropped.pop()
-        flag = ffi.new("int *")
-        if place[0] == NULL or lib.MPI_Request_get_status(place[0], flag, IGNORED):
+        request = _dropped.pop()
+        handle, flag = request._h, ffi.new("int *")
+        if handle == NULL or lib.MPI_Request_get_status(handle, flag, IGNORED):
             continue
         if not flag[0]:
-            waiting.append((place, keep))
+            waiting.append(request)
     _dropped.extend(waiting)
-    _dropped_limit[0] = max(_FEW, 2 * len(waiting))
+    _countdown[0] = max(_FEW, 2 * len(waiting))
+
+
+def _cell(handle: int) -> Any:
+    """Memory for a request's handle, for C code."""
+    return ffi.new("MPI_Request *", ffi.cast("MPI_Request", handle))
+
+
+_fast.tell("Request", Request)
+_fast.tell("dropped", _dropped)
+_fast.tell("tidy", _tidy)
+_fast.tell("request_cell", _cell)

@@ -78,4 +78,4 @@ class Session(WithErrhandler, Attaching, Handle):
         return Group.Create_from_session_pset(self, pset_name)
 
 
-Session._family = Session
+Session._family = (Session,)

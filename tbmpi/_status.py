@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from tbmpi import _fast
 from tbmpi._datatype import Datatype
 from tbmpi._ffi import check, ffi, lib
 from tbmpi._typecodes import BYTE
@@ -12,23 +13,24 @@ from tbmpi._typecodes import BYTE
 _STATE = ("source", "tag", "error", "count", "cancelled")
 
 
-class Status:
+class Status(_fast.Found):
     """Source, tag, error and size of a message."""
 
-    __slots__ = ("__weakref__", "_s")
+    __slots__ = ()
     __module__ = "tbmpi.MPI"
     __hash__ = None  # type: ignore[assignment]
 
-    _s: Any
+    _s: Any  # the C status
+    _source: int
+    _tag: int
+    _error: int
 
     def __new__(cls, status: Status | None = None) -> Self:
         """An empty status, or a copy of one."""
         self = object.__new__(cls)
-        if status is None:
-            self._s = empty()
-        elif isinstance(status, Status):
+        if isinstance(status, Status):
             self._s = ffi.new("MPI_Status *", status._s[0])
-        else:
+        elif status is not None:
             raise TypeError(f"expected Status or None, got {type(status).__name__}")
         return self
 
@@ -54,7 +56,7 @@ class Status:
 
     def Get_source(self) -> int:
         """The rank that sent the message."""
-        return self._s.MPI_SOURCE
+        return self._source
 
     def Set_source(self, source: int) -> None:
         """Changes the source."""
@@ -62,7 +64,7 @@ class Status:
 
     def Get_tag(self) -> int:
         """The message's tag."""
-        return self._s.MPI_TAG
+        return self._tag
 
     def Set_tag(self, tag: int) -> None:
         """Changes the tag."""
@@ -70,7 +72,7 @@ class Status:
 
     def Get_error(self) -> int:
         """The error code, set by calls on several requests only."""
-        return self._s.MPI_ERROR
+        return self._error
 
     def Set_error(self, error: int) -> None:
         """Changes the error code."""
@@ -136,6 +138,9 @@ class Status:
     @count.setter
     def count(self, value: int) -> None:
         self.Set_elements(BYTE, value)
+
+
+_fast.tell("status_cell", lambda: ffi.new("MPI_Status *"))
 
 
 def empty() -> Any:

@@ -12,6 +12,7 @@ import struct
 import sys
 from typing import Any, NamedTuple
 
+from tbmpi import _fast
 from tbmpi._datatype import Datatype
 from tbmpi._ffi import check, ffi, lib, text
 from tbmpi._handle import remember
@@ -180,6 +181,13 @@ def _plain_formats() -> dict[str, tuple[Any, int]]:
 
 
 FORMATS = _plain_formats()
+_fast.tell(
+    "formats",
+    {
+        form: (int(ffi.cast("intptr_t", handle)), size)
+        for form, (handle, size) in FORMATS.items()
+    },
+)
 
 
 def of_format(form: str, itemsize: int) -> Datatype:

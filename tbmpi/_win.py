@@ -440,7 +440,7 @@ class Win(Exporter, Attributes, WithErrhandler, Handle):
         self._held.pending.pop(rank, None)
 
 
-Win._family = Win
+Win._family = (Win,)
 
 
 def _memory(thing: Any) -> Any:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tbmpi._fast: what Python code cannot do, within the stable ABI of 3.11.
+ * tbmpi._fast: what Python code cannot do, or not as fast.
  *
  * Exporter is a base class for objects that memoryview() accepts. From Python
  * 3.12 on a class can be that by a method (PEP 688); here its method _exported
@@ -11,9 +11,11 @@
  * which ends in a crash. It cannot see through a Pin, so what is pinned is no
  * garbage.
  */
-#define Py_LIMITED_API 0x030b0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "fast.h"
+
+#include <string.h>
+
+PyTypeObject *fast_exporter_type;
 
 static int exporter_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
@@ -54,7 +56,7 @@ static PyType_Spec exporter_spec = {
     .slots = exporter_slots,
 };
 
-/* --------------------------------------------------------------------- Pin */
+/* ---------------------------------------------------------------------- Pin */
 
 struct pin {
     PyObject head;
@@ -118,7 +120,63 @@ static PyType_Spec pin_spec = {
     .slots = pin_slots,
 };
 
-/* -------------------------------------------------------------- the module */
+/* ----------------------------------------------------- what Python has told */
+
+static const char *const told_names[TOLD_COUNT] = {
+    [TOLD_NUMBER] = "number",
+    [TOLD_FAIL] = "fail",
+    [TOLD_REQUEST_CELL] = "request_cell",
+    [TOLD_STATUS_CELL] = "status_cell",
+    [TOLD_TIDY] = "tidy",
+    [TOLD_DROPPED] = "dropped",
+    [TOLD_REQUEST] = "Request",
+    [TOLD_DATATYPE] = "Datatype",
+    [TOLD_OP] = "Op",
+    [TOLD_IN_PLACE] = "InPlaceType",
+    [TOLD_FORMATS] = "formats",
+    [TOLD_DUMPS] = "dumps",
+    [TOLD_LOADS] = "loads",
+    [TOLD_PROTOCOL] = "protocol",
+    [TOLD_THRESHOLD] = "threshold",
+    [TOLD_TAKE] = "take",
+    [TOLD_LOAD] = "load",
+};
+static PyObject *told[TOLD_COUNT];
+
+PyObject *fast_told(enum told what)
+{
+    return told[what];
+}
+
+bool fast_knows(enum told what)
+{
+    return told[what] && told[what] != Py_None;
+}
+
+PyDoc_STRVAR(tell_doc, "tell(name, value)\n--\n\n"
+                       "Tells C code about something of Python's.");
+
+static PyObject *tell(PyObject *module, PyObject *args)
+{
+    const char *name;
+    PyObject *value, *old;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sO", &name, &value))
+        return NULL;
+    for (int i = 0; i < TOLD_COUNT; i++)
+        if (!strcmp(told_names[i], name)) {
+            if (i == TOLD_FORMATS && fast_learn_formats(value))
+                return NULL;
+            old = told[i];
+            told[i] = Py_NewRef(value);
+            Py_XDECREF(old);
+            Py_RETURN_NONE;
+        }
+    return PyErr_Format(PyExc_KeyError, "nothing is to be told of %s", name);
+}
+
+/* --------------------------------------------------------------- the module */
 
 PyDoc_STRVAR(capsule_doc,
              "capsule_pointer(capsule, name)\n--\n\n"
@@ -137,28 +195,35 @@ static PyObject *capsule_pointer(PyObject *module, PyObject *args)
     return PyLong_FromVoidPtr(PyCapsule_GetPointer(capsule, name));
 }
 
+PyDoc_STRVAR(open_doc, "open(path)\n--\n\n"
+                       "Finds the MPI library's functions for quick calls.");
+
 static PyMethodDef methods[] = {
+    {"open", fast_open, METH_VARARGS, open_doc},
+    {"tell", tell, METH_VARARGS, tell_doc},
     {"capsule_pointer", capsule_pointer, METH_VARARGS, capsule_doc},
     {NULL, NULL, 0, NULL},
 };
 
-static int add_type(PyObject *module, const char *name, PyType_Spec *spec)
+PyTypeObject *fast_add_type(PyObject *module, PyType_Spec *spec,
+                            PyTypeObject *base)
 {
-    PyObject *type = PyType_FromSpec(spec);
-    int error;
+    PyObject *type = PyType_FromSpecWithBases(spec, (PyObject *)base);
+    const char *name = strrchr(spec->name, '.') + 1;
 
-    if (!type)
-        return -1;
-    error = PyModule_AddObjectRef(module, name, type);
-    Py_DECREF(type);
-    return error;
+    if (type && PyModule_AddObjectRef(module, name, type))
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
 }
 
 static int module_exec(PyObject *module)
 {
-    if (add_type(module, "Exporter", &exporter_spec))
+    fast_exporter_type = fast_add_type(module, &exporter_spec, NULL);
+    if (!fast_exporter_type || !fast_add_type(module, &pin_spec, NULL) ||
+        fast_add_handles(module) || fast_add_pending(module) ||
+        fast_add_method(module))
         return -1;
-    return add_type(module, "Pin", &pin_spec);
+    return 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {
@@ -169,7 +234,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tbmpi._fast",
-    .m_doc = "What Python code cannot do.",
+    .m_doc = "What Python code cannot do, or not as fast.",
     .m_methods = methods,
     .m_slots = module_slots,
 };

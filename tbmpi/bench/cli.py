@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tbmpi.bench import hpl, plot, record, report, wire
+from tbmpi.bench import hpl, plot, python, record, report, wire
 from tbmpi.bench.contest import Contest, Job, compete
 from tbmpi.bench.engines import (
     PEERS,
@@ -110,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
         help=f"run HPL of order N ({HPL_N}) on the squarest grid instead",
     )
     add(
+        "--python",
+        action="store_true",
+        help="time calls from Python instead, tbmpi's and mpi4py's, on tbmpi's "
+        "library and on MPICH's",
+    )
+    add(
         "--sim",
         metavar="TOPO",
         help="on emulated Macs, a rank on each, as tbmpirun --sim; with the "
@@ -190,6 +196,10 @@ def _check(options: argparse.Namespace) -> None:
         raise BenchError("--hpl runs HPL only: leave --families and --sizes")
     elif options.hpl < 1:
         raise BenchError(f"--hpl needs N of 1 or more, not {options.hpl}")
+    if options.python and (options.vs or options.sim or options.hpl is not None):
+        raise BenchError("--python has its own peers: leave --vs, --sim and --hpl")
+    if options.python and options.np > 2:
+        raise BenchError("--python runs on 1 or 2 ranks")
     if options.sim and (options.vs or options.ours == "none"):
         raise BenchError("--sim emulates tbmpi's own transport: leave --vs and --ours")
     if options.wire and not options.sim:
@@ -238,6 +248,8 @@ def _families_job(
 
 def _bench(options: argparse.Namespace, console: Console, notes: Console) -> int:
     _check(options)
+    if options.python:
+        return _bench_python(options, console, notes)
     engines = _engines(options, notes)
     before = record.machine()
     _say_conditions(options.np, before["load"][0], notes)
@@ -264,6 +276,23 @@ def _bench(options: argparse.Namespace, console: Console, notes: Console) -> int
         caption = _caption(plan, before["processor"], options.sim, modelled)
         plot.draw(options.png, verdict, subject, titles, caption, modelled)
     return _exit_code(options, contest, verdict, subject)
+
+
+def _bench_python(options: argparse.Namespace, console: Console, notes: Console) -> int:
+    options.vs = "mpich"
+    engines = _engines(options, notes)
+    if len(engines) < 2:
+        raise BenchError("--python needs tbmpi itself: leave --ours none")
+    _say_conditions(options.np, record.machine()["load"][0], notes)
+    plan = (options.np, options.runs, options.quick)
+    cache = options.cache / "bench"
+    with (
+        tempfile.TemporaryDirectory(prefix="tbmpi-bench-") as name,
+        notes.status("measuring (the first time mpi4py is built)"),
+    ):
+        scratch = Path(name)
+        passes = python.run(engines, plan, cache, scratch, console, options.json)
+    return FAILED if options.strict and not passes else DONE
 
 
 def _say_conditions(ranks: int, load: float, notes: Console) -> None:

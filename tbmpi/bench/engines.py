@@ -209,7 +209,7 @@ def _peer_venv(library: Library, cache: Path) -> Path:
     """Return the peer's venv; make it first if it is not whole."""
     venv = cache / library.name
     mark = venv / "complete"
-    with _locked(cache, library.name):
+    with locked(cache, library.name):
         if mark.exists() and _has_commands(library, venv / "bin"):
             return venv
         shutil.rmtree(venv, ignore_errors=True)
@@ -223,7 +223,7 @@ def _peer_venv(library: Library, cache: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(cache: Path, name: str) -> Generator[None]:
+def locked(cache: Path, name: str) -> Generator[None]:
     """Keep a second benchmark from making the same venv meanwhile."""
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -152,3 +152,15 @@ def test_which_skips_are_no_fault(why: str, judged: str) -> None:
     from mpi4py.suite import _judged
 
     assert _judged(Finding("skip", why)) == judged
+
+
+def test_a_quick_run_has_few_launches() -> None:
+    from mpi4py.suite import PACKS, _jobs, _options
+
+    chosen = [f"test_{name}.C.{k}" for name in "abcdefghij" for k in range(2)]
+    jobs = _jobs(chosen, _options(["alias", "--quick", "-j", "1", "-n", "1,2"]))
+    assert len(jobs) == 2 * PACKS
+    for ranks in (1, 2):
+        tests = [test for job in jobs if job.ranks == ranks for test in job.tests]
+        assert sorted(tests) == chosen
+    assert len(_jobs(chosen, _options(["alias", "-n", "1"]))) == 10

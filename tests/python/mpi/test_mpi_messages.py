@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tbmpi import COMM_SELF, MPI
+from tbmpi import COMM_SELF, COMM_WORLD, MPI
 from tbmpi.buffers import block, vector
 
 pytestmark = pytest.mark.mpi
@@ -225,3 +225,67 @@ def test_more_operations_in_python_than_fit() -> None:
     for op in made:
         op.Free()
     MPI.Op.Create(lambda a, b, kind: None).Free()
+
+
+# -------------------------------------------- counts and places beyond the buffer
+
+
+def column(rows: int, columns: int) -> MPI.Datatype:
+    """A column of a matrix of doubles, as wide as one element."""
+    whole = MPI.DOUBLE.Create_vector(rows, 1, columns)
+    resized = whole.Create_resized(0, MPI.DOUBLE.extent).Commit()
+    whole.Free()
+    return resized
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda room: [room, 5, MPI.DOUBLE],
+        lambda room: [room, 5],
+        lambda room: [room, (3, 2), MPI.DOUBLE],
+        lambda room: [room, 1 << 61, MPI.DOUBLE],
+        lambda room: [room[1:], 4, MPI.DOUBLE],
+        lambda room: [room, 33, MPI.BYTE],
+    ],
+)
+def test_a_count_beyond_the_buffer(message: Any) -> None:
+    room = np.zeros(4)
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        COMM_SELF.Send(message(room), 0)
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        COMM_SELF.Bcast(message(room))
+
+
+def test_counts_of_collectives_beyond_the_buffer() -> None:
+    comm, size = COMM_WORLD, COMM_WORLD.size
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        comm.Allgather([np.zeros(1), 1, MPI.DOUBLE], [np.zeros(size), 2, MPI.DOUBLE])
+    out, into = np.zeros(size), np.zeros(size)
+    ones, places = [1] * size, list(range(1, size + 1))
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        comm.Alltoallv([out, ones, places, MPI.DOUBLE], into)
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        comm.Alltoallv(out, [into, [2] * size, MPI.DOUBLE])
+    types = [MPI.DOUBLE] * size
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        comm.Alltoallw([out, ones, [8 * size] * size, types], [into, types])
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        comm.Alltoallw([out, types], [into, ones, [-1] * size, types])
+
+
+def test_derived_types_that_just_fit() -> None:
+    matrix = np.arange(12.0).reshape(3, 4)
+    kind, column_in = column(3, 4), np.zeros(12)
+    for count in range(5):
+        COMM_SELF.Sendrecv([matrix, count, kind], 0, 0, column_in, 0, 0)
+    assert (column_in.reshape(4, 3) == matrix.T).all()
+    with pytest.raises(ValueError, match="the buffer is too small"):
+        COMM_SELF.Send([matrix, 5, kind], 0)
+    with pytest.raises(ValueError, match="bytes 8 to 104, it has 96"):
+        COMM_SELF.Send([matrix, (4, 1), kind], 0)
+    backwards = MPI.DOUBLE.Create_hvector(3, 1, -8).Commit()
+    with pytest.raises(ValueError, match="bytes -16 to 8, it has 96"):
+        COMM_SELF.Send([matrix, 1, backwards], 0)
+    kind.Free()
+    backwards.Free()
