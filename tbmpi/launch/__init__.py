@@ -14,10 +14,18 @@ segment  the job's shared memory
 board    what every rank is doing, read from that memory
 report   the sentences people read
 stacks   where a rank hangs, for --timeout
-hosts    host lists in the formats people have
+hosts    hosts as people name them
+hostfile files of them, in the formats people have
 nodes    machines, and which ranks each one has
 site     what a job runs on, and what each process is given
 helpers  processes that serve the ranks: routers
+
+cluster  several machines, with an agent on each
+agent    the agent: starts a machine's ranks and speaks for them
+as_told  what it is told of a job, and what it makes of it
+ssh      how it is started, and why it could not be
+wire     messages between it and tbmpirun
+links    the sockets between the ranks of different machines
 
 sim      emulated Macs (--sim)
 topology, topology_file, json_lines   their cables

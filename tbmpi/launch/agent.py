@@ -27,7 +27,7 @@ from tbmpi import info
 from tbmpi.launch import as_told, links
 from tbmpi.launch.board import Note
 from tbmpi.launch.errors import FAILED, LaunchError
-from tbmpi.launch.guard import MOST_DESCRIPTORS, Guard
+from tbmpi.launch.guard import Guard
 from tbmpi.launch.nodes import Node
 from tbmpi.launch.output import Sink
 from tbmpi.launch.plan import Plan
@@ -42,8 +42,6 @@ SILENCE = 15.0  # seconds after which the other side counts as gone
 PING = 2.0
 LATE_OUTPUT = 0.5
 NOTES_EVERY = 0.5
-# Of each rank: standard input, output and error, PMI, segment, ear, plan.
-OTHER_DESCRIPTORS = 7
 
 
 class WireSink:
@@ -92,12 +90,6 @@ class Machine:
         self._segment: Segment | None = None
         self._boards = Boards((), {})
         self._pipes: dict[int, tuple[int, int]] = {}
-        need = plan.size + OTHER_DESCRIPTORS
-        if need > MOST_DESCRIPTORS:
-            raise LaunchError(
-                f"{plan.size} ranks on several machines are too many; at most "
-                f"{MOST_DESCRIPTORS - OTHER_DESCRIPTORS} can be connected"
-            )
 
     @staticmethod
     def sockets(plan: Plan, node: Node) -> int:
@@ -314,6 +306,21 @@ class Agent:
             self._node.signal_ranks(signum)
         elif self._node is not None:
             self._node.signal_groups(signum)
+
+    def _do_stacks(self, _told: Message, _data: bytes) -> None:
+        if self._node is not None:
+            self._keep(self._say_stacks(self._node))
+
+    async def _say_stacks(self, node: LocalNode) -> None:
+        assert self._site is not None
+        sink = WireSink(self._wire, 2)
+        running = sorted(node.running)
+        pids = {r: node.process_of(r, self._site.note(r)) for r in running}
+        await node.say_stacks(
+            pids,
+            lambda line: sink.write(line.encode(errors="backslashreplace") + b"\n"),
+        )
+        self._wire.send({"tell": "stacked"})
 
     def _do_end(self, told: Message, _data: bytes) -> None:
         if self._node is not None:

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from tbmpi import info
@@ -35,6 +35,9 @@ MEET = 40.0  # seconds for an agent's first words
 CONNECT = 60.0  # for all connections between ranks
 PREFACE = 65536  # bytes that a login script may print
 LAST_WORDS = 2.0
+TIDYING = 10.0  # for an agent to end by itself: on a busy machine that takes time
+SAME_MISTAKE = 0.5
+STACKS = 15.0
 INPUT = 65536
 ANSWERS = ("hello", "ready", "linked", "unreached", "started", "failed")
 
@@ -54,6 +57,7 @@ class Agent:
         self.local = is_local(host.name)
         self.hello: Message = {}
         self.over = False  # it has done what it had to, or it is gone
+        self.lost = False  # it is gone
         self._on_message = on_message
         self._on_end = on_end
         self._errors = b""
@@ -194,9 +198,10 @@ class Agent:
             asyncio.get_running_loop().remove_reader(self._process.stderr.fileno())
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             pipe.close()
+        patience = LAST_WORDS if self.lost else TIDYING
         for ask in (lambda: None, self._process.terminate, self._process.kill):
             ask()
-            deadline = time.monotonic() + LAST_WORDS
+            deadline = time.monotonic() + patience
             while self._process.poll() is None and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
             if self._process.poll() is not None:
@@ -227,6 +232,7 @@ class Cluster:
         self._events = events
         self._notes: dict[int, Note] = {}
         self._left: list[int] = []
+        self._stacked: list[Agent] = []
         self._changed = asyncio.Event()
         self._began = False
         self._pinging: asyncio.Task[None] | None = None
@@ -258,8 +264,7 @@ class Cluster:
         if self.closing:
             return
         await self._prepare()
-        if len(self.agents) > 1:
-            await self._connect()
+        await self._connect()
         if self.closing:
             return
         self._began = True
@@ -313,10 +318,9 @@ class Cluster:
                 pair = frozenset((agent.node.number, other.node.number))
                 why = f"from {agent.host.name}: {message['why']}"
                 if pair in failed:
+                    a, b = (by_node[number].host.name for number in sorted(pair))
                     raise LaunchError(
-                        f"{agent.host.name} and {other.host.name} cannot connect: "
-                        f"{failed[pair]}; {why}",
-                        FAILED,
+                        f"{a} and {b} cannot connect: {failed[pair]}; {why}", FAILED
                     )
                 failed[pair] = why
                 other.send({"do": "dial", "to": [_door(agent)]})
@@ -330,7 +334,9 @@ class Cluster:
             for agent in self.agents:
                 agent.send({"do": "ping"})
                 wire = agent.wire
-                if wire and not wire.ended and now - wire.heard > SILENCE:
+                if not wire or wire.ended or wire.paused:
+                    continue
+                if now - wire.heard > SILENCE:
                     wire.close()
                     self._ended(agent, f"it has been silent for {SILENCE:g} s")
 
@@ -385,15 +391,24 @@ class Cluster:
         elif tell == "ended":
             self._ranks_ended([(rank, status) for rank, status in message["ended"]])
         elif tell == "out":
-            self._sinks[message["to"] - 1].write(data)
+            self._show(agent, self._sinks[message["to"] - 1], data)
         elif tell == "lost":
             self._events.machine_lost(f"{agent.host.name}: {message['why']}")
+        elif tell == "stacked":
+            self._stacked.append(agent)
         elif tell == "ate":
             self._has_eaten()
         elif tell == "done":
             self._left += message["left"]
             agent.over = True
             self._changed.set()
+
+    def _show(self, agent: Agent, sink: Sink, data: bytes) -> None:
+        """Output of a rank, which waits as on a plain pipe if nobody reads it."""
+        sink.write(data)
+        if sink.behind and agent.wire is not None:
+            agent.wire.pause()
+            sink.on_caught_up(agent.wire.resume)
 
     def _take_notes(self, notes: dict[str, Any]) -> None:
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -412,7 +427,7 @@ class Cluster:
         agent.fail(f"the connection to its agent: {why}")
         if agent.over:
             return
-        agent.over = True
+        agent.over = agent.lost = True
         self.running -= set(agent.node.ranks)
         self._changed.set()
         if self._began:
@@ -438,6 +453,24 @@ class Cluster:
 
     def close(self) -> None:
         """gone() has given all back."""
+
+    def process_of(self, _rank: int, note: Note) -> int:
+        """The rank's process, on its machine."""
+        return note.pid
+
+    async def say_stacks(
+        self, pids: Mapping[int, int], _say: Callable[[str], None]
+    ) -> None:
+        """Lets the agents say where their ranks hang."""
+        asked = [a for a in self.agents if pids.keys() & set(a.node.ranks)]
+        self._stacked.clear()
+        for agent in asked:
+            agent.send({"do": "stacks"})
+        deadline = time.monotonic() + STACKS
+        while time.monotonic() < deadline:
+            if all(agent.over or agent in self._stacked for agent in asked):
+                return
+            await asyncio.sleep(0.02)
 
     def signal_ranks(self, signum: int) -> None:
         """Signals the ranks' own processes."""
@@ -483,11 +516,15 @@ def _door(agent: Agent) -> list[Any]:
     return [agent.node.number, *agent.hello["door"]]
 
 
-async def _all(work: Any) -> list[Any]:
-    """Waits for all, or until one fails: then the others are given up."""
+async def _all(work: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Waits for all. When one fails, soon the others are given up; of several
+    failures the first machine's is raised, so that a mistake says the same
+    each time."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
-        return await asyncio.gather(*tasks)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        await asyncio.wait(tasks, timeout=SAME_MISTAKE)
+        return [task.result() for task in tasks if task.done()]
     finally:
         for task in tasks:
             task.cancel()

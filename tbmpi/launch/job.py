@@ -20,8 +20,8 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tbmpi.launch import report, stacks
-from tbmpi.launch.board import Note, rank_list
+from tbmpi.launch import report
+from tbmpi.launch.board import Note
 from tbmpi.launch.errors import FAILED, SIGNAL_BASE, TIMED_OUT, LaunchError
 from tbmpi.launch.guard import Guard
 from tbmpi.launch.nodes import process_mapping
@@ -42,7 +42,6 @@ TOLD = (signal.SIGUSR1, signal.SIGUSR2)
 AFTER_SIGNAL = 1.5
 LATE_OUTPUT = 0.5  # silence after which a pipe held outside the job is given up
 NEWS = 0.3  # seconds that news from another machine may take
-DEBUGGED = 16  # ranks whose stacks are worth a debugger's time
 
 
 class Job:
@@ -96,6 +95,8 @@ class Job:
         if self._plan.timeout is not None:
             self._loop.call_later(self._plan.timeout, self._time_is_up)
         left = await self._node.gone()
+        if self._server.aborted is not None:  # all may have ended before _abort()
+            self._note(self._by_abort())
         for what in self._site.leftovers():
             self._say(f"{PREFIX}left in emulated devices: {what}")
         # Not before: a rank's child finds out here that its rank has joined.
@@ -119,7 +120,11 @@ class Job:
     def _say_last(self, left: list[int]) -> None:
         if self._failure and self._failure.what:
             host = self._plan.ranks[self._failure.rank].host
-            self._say(report.death_line(self._failure, host, self._notes))
+            notes = [
+                note if note.present else self._site.note(rank)
+                for rank, note in enumerate(self._notes)
+            ]
+            self._say(report.death_line(self._failure, host, notes))
         if left:
             numbers = " ".join(map(str, left))
             self._say(
@@ -266,40 +271,14 @@ class Job:
         limit = f"{self._plan.timeout:g} s"
         self._say(f"{PREFIX}the job reached its time limit of {limit}; its ranks are:")
         notes = self._all_notes()
-        pids = {r: self._process_of(r, notes[r]) for r in sorted(self._node.running)}
+        running = sorted(self._node.running)
+        pids = {r: self._node.process_of(r, notes[r]) for r in running}
         for r, note in enumerate(notes):
             stage = self._server.stage(r).value if r in pids else "has ended"
             host = self._plan.ranks[r].host
             self._say(report.state_line(r, host, pids.get(r), note, stage))
-        if isinstance(self._node, LocalNode):
-            await self._say_stacks(self._node, pids)
+        await self._node.say_stacks(pids, self._say)
         self._node.end(GRACE / 2, GRACE)
-
-    async def _say_stacks(self, node: LocalNode, pids: dict[int, int]) -> None:
-        pythons = [r for r in pids if stacks.is_python(pids[r])]
-        others = [r for r in pids if r not in pythons][:DEBUGGED]
-        for r, lines in (
-            await stacks.of_processes({r: pids[r] for r in others})
-        ).items():
-            self._say(f"{PREFIX}the stack of rank {r}:")
-            for line in lines:
-                self._say(f"  {line}")
-        if pythons:
-            self._say(f"{PREFIX}the Python stacks of {rank_list(pythons)}:")
-        for r in pythons:
-            for source in node.processes[r].sources:
-                source.tag = f"[{r}] ".encode()
-            stacks.ask_python(pids[r])
-
-    def _process_of(self, rank: int, note: Note) -> int:
-        """The rank's MPI process, which a shell may have started."""
-        if not isinstance(self._node, LocalNode):
-            return note.pid
-        leader = self._node.processes[rank].pid
-        with contextlib.suppress(OSError):
-            if note.pid and os.getsid(note.pid) == self._guard.pid:
-                return note.pid
-        return leader
 
     # --------------------------------------------------------------- signals
 

@@ -450,7 +450,8 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
             Option(
                 ("x",),
                 ("K[=V]",),
-                "set K for all ranks, or copy it from here",
+                "set K for all ranks, or copy it from here; OMP_NUM_THREADS is the "
+                "machine's cores / its ranks unless set",
                 _env_job,
             ),
             Option(("genv",), ("K", "V"), "the same, in Hydra's spelling", _env_job),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tbmpi import _paths, as_mpi4py
 from tbmpi.launch import hosts
 from tbmpi.launch.errors import NOT_EXECUTABLE, NOT_FOUND, LaunchError
+from tbmpi.launch.guard import MOST_DESCRIPTORS
 from tbmpi.launch.nodes import Node, deal, local_variables, place
 from tbmpi.launch.options import AppRequest, OutputRequest, Request, seconds
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from tbmpi.launch.topology import Topology
 
 MAX_RANKS = 4096
+# On several machines: their connections are handed over at once (guard.py), with
+# standard input, output and error, PMI, the segment, the plan, and an ear.
+MAX_JOINED = MOST_DESCRIPTORS - 7
 
 # Left behind by a launcher that started us; they would mislead the ranks.
 STALE = re.compile(
@@ -114,6 +118,11 @@ def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
         )
     if cluster:
         nodes = deal(cluster.hosts, size, request.per_node)
+        if size > MAX_JOINED and len(nodes[0].ranks) < size:
+            raise LaunchError(
+                f"{size} ranks on several machines are too many; each has a socket "
+                f"to every rank elsewhere, so at most {MAX_JOINED} start"
+            )
     else:
         nodes = _nodes(request, names, size, simulation)
     # Ranks of other machines are laid out there.
@@ -154,6 +163,7 @@ def lay_out(
         program, cwd, env = "", app.wdir or "", {}
         if here.intersection(mine):
             env = _environment(request, app, environ)
+            env.setdefault("OMP_NUM_THREADS", str(threads_of_rank(len(here))))
             cwd = _directory(app)
             path = env.get("PATH", environ.get("PATH", ""))
             program = find_program(app.words[0], cwd, path)
@@ -170,6 +180,11 @@ def lay_out(
 def _cluster(request: Request) -> Cluster | None:
     if all(hosts.is_local(host.name) for host in request.hosts):
         return None
+    if any(host.rdma for host in request.hosts):
+        request.note(
+            "the host file's rdma devices are not used: ranks of different machines "
+            "talk over sockets"
+        )
     return Cluster(tuple(request.hosts), request)
 
 
@@ -271,6 +286,18 @@ def _environment(
     if "/" not in env.get("MLX_MPI_LIBNAME", "") and mlx.exists():
         env["MLX_MPI_LIBNAME"] = str(mlx)
     return env
+
+
+def threads_of_rank(ranks: int) -> int:
+    """How many threads keep the cores busy if so many ranks share the machine.
+
+    Numerical libraries start one a core otherwise, in every rank.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(cores // ranks, 1)
 
 
 def _rank_variables(rank: int, size: int) -> dict[str, str]:

@@ -15,10 +15,11 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Protocol
 
-from tbmpi.launch import segment
+from tbmpi.launch import segment, stacks
+from tbmpi.launch.board import Note, rank_list
 from tbmpi.launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, LaunchError
 from tbmpi.launch.feed import Feed
 from tbmpi.launch.guard import Guard, GuardLost, Order
@@ -26,6 +27,7 @@ from tbmpi.launch.helpers import Helpers
 from tbmpi.launch.output import Sink, Source
 from tbmpi.launch.plan import Plan, RankPlan
 from tbmpi.launch.pmi import Channel
+from tbmpi.launch.report import PREFIX
 from tbmpi.launch.sessions import Crowd, Doom, Group, Session, members
 from tbmpi.launch.site import Helper, Outfit, Site
 
@@ -35,6 +37,7 @@ GRACE = 1.0
 LINGER = 0.25
 STEP = 0.02
 GIVE_UP = 5.0
+DEBUGGED = 16  # ranks whose stacks are worth a debugger's time
 # Descriptors: a socket and two pipes a rank, and the launcher's own.
 PER_RANK = 3
 OWN = segment.FIRST_DESCRIPTOR + 32
@@ -247,6 +250,34 @@ class LocalNode:
     def group_of_helper(self, node: int) -> int | None:
         """The same of a machine's helper."""
         return self._helpers.of_node(node)
+
+    def process_of(self, rank: int, note: Note) -> int:
+        """The rank's MPI process, which a shell may have started."""
+        with contextlib.suppress(OSError):
+            if note.pid and os.getsid(note.pid) == self._guard.pid:
+                return note.pid
+        return self.processes[rank].pid
+
+    async def say_stacks(
+        self, pids: Mapping[int, int], say: Callable[[str], None]
+    ) -> None:
+        """Says where ranks hang, whose processes these are.
+
+        Python ranks say it themselves, on their standard error, and die of it.
+        """
+        pythons = [r for r in pids if stacks.is_python(pids[r])]
+        others = [r for r in pids if r not in pythons][:DEBUGGED]
+        found = await stacks.of_processes({r: pids[r] for r in others})
+        for r, lines in found.items():
+            say(f"{PREFIX}the stack of rank {r}:")
+            for line in lines:
+                say(f"  {line}")
+        if pythons:
+            say(f"{PREFIX}the Python stacks of {rank_list(pythons)}:")
+        for r in pythons:
+            for source in self.processes[r].sources:
+                source.tag = f"[{r}] ".encode()
+            stacks.ask_python(pids[r])
 
     def look(self) -> None:
         """Makes sure that every rank that has ended by now is reported."""

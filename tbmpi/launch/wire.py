@@ -55,6 +55,7 @@ class Wire:
         self._drained = asyncio.Event()
         self._drained.set()
         self.ended = False
+        self.paused = False
         self.heard = self._loop.time()
         for fd in (reader, writer):
             os.set_blocking(fd, False)
@@ -70,7 +71,24 @@ class Wire:
     def feed(self, data: bytes) -> None:
         """Takes bytes that were read before there was a wire."""
         self._in += data
-        while not self.ended and self._next():
+        self._hand_out()
+
+    def pause(self) -> None:
+        """Hands out nothing and reads nothing: what came last cannot be used yet."""
+        if not self.paused and not self.ended:
+            self.paused = True
+            self._loop.remove_reader(self._reader)
+
+    def resume(self) -> None:
+        """Goes on; what the other side has said meanwhile comes now."""
+        if self.paused and not self.ended:
+            self.paused = False
+            self.heard = self._loop.time()
+            self._loop.add_reader(self._reader, self._readable)
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        while not self.ended and not self.paused and self._next():
             pass
 
     @property
@@ -137,8 +155,7 @@ class Wire:
             return
         self.heard = self._loop.time()
         self._in += data
-        while not self.ended and self._next():
-            pass
+        self._hand_out()
 
     def _next(self) -> bool:
         """Hands out the first message if it is whole."""

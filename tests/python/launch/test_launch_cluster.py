@@ -7,6 +7,7 @@ made, two with a network of their own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from launched import Launcher, _environment, _pids
 from tbmpi.launch import as_told, ssh
 
 HOSTS = ("-H", "alpha,beta")
+LIMIT = 90.0  # agents and ranks are Pythons, and the machine may be busy
 
 SUM = """
     from tbmpi import MPI
@@ -46,6 +48,7 @@ def cluster(launcher: Launcher, tmp_path: Path) -> Launcher:
     folder = tmp_path / "bin"
     folder.mkdir()
     machines.fake_ssh(folder)
+    launcher.limit = LIMIT
     launcher.env["PATH"] = f"{folder}{os.pathsep}{launcher.env['PATH']}"
     return launcher
 
@@ -126,6 +129,23 @@ def test_output_is_tagged_and_whole(cluster):
         assert lines.count(rank + b"x" * 60) == 2000
 
 
+def test_output_that_nobody_reads_waits(cluster):
+    size = 200 << 20
+    code = f"import os\nfor _ in range({size >> 16}): os.write(1, bytes(1 << 16))"
+    job = cluster.start(*HOSTS, "-n", "2", sys.executable, "-c", code)
+    time.sleep(5)
+    status = Path(f"/proc/{job.pid}/status")
+    if status.exists():
+        peak = next(x for x in status.read_text().splitlines() if "VmHWM" in x)
+        assert int(peak.split()[1]) < 100 << 10
+    assert job.stdout is not None
+    got = 0
+    while data := job.stdout.read(1 << 20):
+        got += len(data)
+    assert got == 2 * size
+    assert cluster.finish(job)[0] == 0
+
+
 def test_exit_code_of_a_rank(cluster):
     text = "import sys; from tbmpi import MPI; sys.exit(7 * (MPI.COMM_WORLD.rank == 1))"
     done = cluster.run(*HOSTS, "-n", "2", *cluster.python(text))
@@ -148,7 +168,7 @@ def test_killed_rank(cluster):
     code, _, err = cluster.finish(job)
     assert code == 128 + signal.SIGKILL
     assert "rank 2 on beta was killed by signal 9" in err
-    assert "ranks 0-1, 3 were in MPI_" in err
+    assert "were in MPI_" in err  # what the others did, from half a second ago
     assert time.monotonic() - began < 5
 
 
@@ -175,7 +195,8 @@ def test_silent_agent(cluster):
     stopped = agents(cluster)[0]
     os.kill(stopped, signal.SIGSTOP)
     job.wait(timeout=40)
-    os.kill(stopped, signal.SIGCONT)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(stopped, signal.SIGCONT)
     cluster.assert_nothing_left(within=5)
     code, _, err = cluster.finish(job)
     assert code == 1
@@ -186,6 +207,9 @@ def test_silent_agent(cluster):
 def test_signals_reach_all(cluster, signum):
     job = start_waiting(cluster)
     job.send_signal(signum)
+    if signum == signal.SIGINT:  # a Python that waits in C heeds the second
+        time.sleep(0.5)
+        job.send_signal(signum)
     code, _, _ = cluster.finish(job)
     assert code == 128 + signum
 
@@ -196,6 +220,8 @@ def test_time_limit(cluster):
     assert code == 124
     assert "rank 3 on beta, process" in err
     assert "in MPI_" in err
+    assert "the Python stacks of ranks 2-3" in err
+    assert '[3]   File "' in err
 
 
 # ------------------------------------------------------------------ bad input
@@ -290,6 +316,7 @@ def spaced(launcher, network, tmp_path) -> Launcher:
         {"ssh": name, "ips": [address]} for name, address in network.addresses.items()
     ]
     (tmp_path / "hosts").write_text(json.dumps(hosts))
+    launcher.limit = LIMIT
     launcher.options = ["--ssh", path, "--hostfile", "hosts"]
     return launcher
 
@@ -324,7 +351,7 @@ def test_cut_cable(spaced, network):
     began = time.monotonic()
     code, _, err = spaced.finish(job)
     assert code != 0
-    assert "has not answered for 2 s" in err or "has closed its connection" in err
+    assert "has not answered for 2 s" in err or "the connection to its process" in err
     assert time.monotonic() - began < 15
 
 

@@ -7,7 +7,7 @@ import json
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tbmpi.launch import hostfile
@@ -122,6 +122,12 @@ def test_lists():
     assert [host.counted for host in parse_list("a:2,b")] == [True, False]
     assert is_local("localhost")
 
+
+# How long a busy machine takes says nothing about the code.
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy")
 
 NAMES = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=12)
 

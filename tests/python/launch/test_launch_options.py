@@ -158,7 +158,7 @@ def test_wishes_that_are_met_anyway_need_no_note(words):
         ("-n 2 --stdin 2 true", "ranks 0 to 1 only"),
         ("-x =1 true", "names no environment variable"),
         ("-wdir /nope true", "/nope"),
-        ("-H mac2 true", "host 'mac2' is not this machine"),
+        ("-H mac2:1 -n 2 true", "the hosts take 1 (mac2:1)"),
         ("-H localhost:x true", "number of ranks"),
         ("--hostfile /nope true", "/nope"),
         ("no-such-program-here", "no program 'no-such-program-here' on PATH"),
