@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEP_NS 10000000000u /* longest time for each step */
+#define STEP_LEAST_NS 10000000000u /* longest time for each step */
+#define STEP_PATIENCE 50           /* or so many times the patience */
 #define ROUNDS 200
 #define STREAM 400 /* packets of full length */
 #define SIZES 3
@@ -71,6 +72,12 @@ static void on_lost(void *ctx, int peer, tb_err why)
 
 /* ------------------------------------------------------------------- moving */
 
+static void begin_step(struct run *r)
+{
+    r->until =
+        tb_now() + TB_MAX(STEP_PATIENCE * r->st->patience, STEP_LEAST_NS);
+}
+
 /* One turn; false: the step is over for want of time, or the link lost. */
 static bool turn(struct run *r)
 {
@@ -78,7 +85,7 @@ static bool turn(struct run *r)
         tb_yield();
     if (!r->lost && tb_now() > r->until) {
         r->lost = true;
-        snprintf(r->why, sizeof(r->why), "nothing moved for 10 s");
+        snprintf(r->why, sizeof(r->why), "it takes too long");
     }
     return !r->lost;
 }
@@ -114,7 +121,7 @@ static double least_half(struct run *r, uint32_t bytes, uint64_t *number)
 {
     uint64_t least = UINT64_MAX;
 
-    r->until = tb_now() + STEP_NS;
+    begin_step(r);
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t began = tb_now();
         if (!send_mark(r, (struct mark){PING, bytes, ++*number}) ||
@@ -130,7 +137,7 @@ static double stream(struct run *r, uint32_t bytes, uint64_t *number)
 {
     uint64_t began = tb_now();
 
-    r->until = began + STEP_NS;
+    begin_step(r);
     for (int i = 0; i < STREAM; i++) {
         enum kind kind = i == STREAM - 1 ? LAST : DATA;
         if (!send_mark(r, (struct mark){kind, bytes, ++*number}))
@@ -146,7 +153,7 @@ static void serve(struct run *r)
 {
     while (!tb_called(r->st) && !r->lost) {
         struct mark m = r->to_send;
-        r->until = tb_now() + STEP_NS;
+        begin_step(r);
         if (!turn(r))
             return;
         r->to_send.kind = r->to_send.number == m.number ? 0 : r->to_send.kind;
@@ -240,7 +247,7 @@ void tb_probe_link(struct tb_station *st)
     if (mine)
         snprintf(own.why, sizeof(own.why), "%s", tb_fail_note());
     tb_swap(st, &mine, &theirs, sizeof(mine));
-    r.until = tb_now() + STEP_NS;
+    begin_step(&r);
     if (!mine && !theirs) {
         if (st->side == 0)
             measure(&r, &own);

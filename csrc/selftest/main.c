@@ -103,7 +103,7 @@ static int usage(void)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    struct tb_config config;
+    static struct tb_config config; /* its texts are as long-lived */
 
     signal(SIGPIPE, SIG_IGN);
     if (tb_config_load(&config)) {

@@ -15,7 +15,7 @@
 #define ROUNDS 400
 #define ROUNDS_NS 1500000000u
 #define ROUND_NS 70000000u /* a round that takes longer was lost */
-#define BURSTS 12
+#define BURSTS 8
 #define BURSTS_NS 2000000000u
 #define QUIET_NS 50000000u /* no more is coming */
 #define CALL_POLLS 64      /* polls between two looks at the peer */

@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SWAP 1            /* the only kind of message */
-#define PEER_LIMIT_S 30   /* longest wait for the other end */
+#define SWAP 1                     /* the only kind of message */
+#define PEER_LEAST_NS 30000000000u /* longest wait for the other end */
+#define PEER_PATIENCE 100          /* or so many times the patience */
 #define LOOK_MS 20        /* between two looks at the clock while waiting */
 #define VALUES_BYTES 2048 /* of the figures of a line */
 #define LINE ((size_t)1 << 32)
@@ -36,12 +37,13 @@ bool tb_called(struct tb_station *st)
 
 static void wait_for_call(struct tb_station *st)
 {
-    uint64_t until = tb_now() + (uint64_t)PEER_LIMIT_S * 1000000000;
+    uint64_t most = TB_MAX(PEER_PATIENCE * st->patience, PEER_LEAST_NS);
+    uint64_t until = tb_now() + most;
 
     while (!tb_called(st)) {
         struct pollfd fd = {st->talk.fd, POLLIN, 0};
         if (tb_now() > until)
-            give_up(st, "the other end has not answered for 30 s");
+            give_up(st, "the other end does not answer");
         tb_post_flush(&st->talk);
         if (st->meanwhile)
             st->meanwhile(st->meanwhile_ctx);

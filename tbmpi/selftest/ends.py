@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from tbmpi.launch.errors import FAILED, LaunchError
 LIMIT = 240.0  # seconds for all probes of a pair
 STEP = 0.02
 GRACE = 3.0
+HOLD = 30.0  # until a queue pair is made
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,10 @@ class Holder:
             text=True,
         )
         assert self._process.stdout is not None
+        limit = threading.Timer(HOLD, self._process.kill)
+        limit.start()
         self.held = self._process.stdout.readline().startswith('{"held": 0}')
+        limit.cancel()
 
     def end(self, at_once: bool) -> None:
         """In order, or by SIGKILL."""

@@ -8,6 +8,7 @@ BUILD is the folder with the C tests. suite.py starts this and counts the lines.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -21,6 +22,8 @@ from pathlib import Path
 
 import cables
 from cables import Cable, End
+
+from tbmpi.launch import control
 
 
 class Failed(Exception):
@@ -181,19 +184,70 @@ def pulled_cable(guest: Guest) -> str:
 
     Its socket goes silent with it; that is the launcher's part.
     """
+
+    def pull() -> bool:
+        for job in control.running().values():
+            control.ask(job, {"do": "fault", "fault": "pull 0"})
+            return True
+        return False  # a slow launcher does not listen yet
+
+    return job_with_a_dead_cable(guest, pull)
+
+
+def black_hole(guest: Guest) -> str:
+    """The same, while the cable's socket goes on answering, as it might where
+    a driver is wedged: SENDs leave, complete, and never arrive."""
+    return job_with_a_dead_cable(guest, lambda: True)
+
+
+def job_with_a_dead_cable(guest: Guest, also: Callable[[], bool]) -> str:
+    """Two nodes, of whose two cables the first dies under way."""
     before = frames_passed(guest.cables[0])
+    dead = False
 
     def meddle() -> bool:
-        if frames_passed(guest.cables[0]) < before + PULL_AFTER:
-            return False
-        cables.lose(guest.cables[0], 100.0)
-        output_of(BIN / "tbmpi", "sim", "fault", "-", "pull 0", limit=60)
-        return True
+        nonlocal dead
+        if frames_passed(guest.cables[0]) >= before + PULL_AFTER and also():
+            cables.lose(guest.cables[0], 100.0)
+            dead = True
+        return dead
 
     try:
         return job(guest, "mesh:2x2", "p2p", (0, 1), meddle)
     finally:
-        cables.heal(guest.cables[0])
+        if dead:
+            cables.heal(guest.cables[0])
+
+
+def selftest(guest: Guest) -> str:
+    """tbmpi selftest sees in the kernel's provider what is known about it."""
+    known = {
+        "port": "other",
+        "types": "others",
+        "errno": "not_seen",
+        "connect": "works",
+        "early_receive": "accepted",
+        "credit": "drop",
+        "channel": "offered",
+        "mismatch": "works",
+        "link": "works",
+    }
+    words = ("selftest", "--sim", "mesh:2", "--patience", "2", "--json")
+    done = subprocess.run(
+        [str(BIN / "tbmpi"), *words],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env=REAL,
+    )
+    if not done.stdout:
+        raise Failed(f"it ended with {done.returncode}: {done.stderr}")
+    found = json.loads(done.stdout)
+    rows = {row["probe"]: row["seen"] for row in found["pairs"][0]["rows"]}
+    wrong = [f"{key} {rows.get(key)}" for key in known if rows.get(key) != known[key]]
+    if wrong or not found["works"]:
+        raise Failed(f"{found['verdict']}; not as known: {', '.join(wrong)}")
+    return found["verdict"]
 
 
 def job(
@@ -265,6 +319,8 @@ CHECKS: tuple[Callable[[Guest], str], ...] = (
     a_line,
     lossy_nodes,
     pulled_cable,
+    black_hole,
+    selftest,
     transport_suite,
 )
 

@@ -23,7 +23,7 @@ import vm
 from packages import Trouble, Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_SECONDS = 900.0
+LIMIT_SECONDS = 1200.0
 PROGRAMS = ("p2p", "coll_many")
 COMPILE_SECONDS = 120.0
 RESULT = re.compile(r"^(ok|FAILED|skipped) \w+: ")
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--build", type=Path, default=ROOT / "build/test", help="(build/test)")
-    add("--limit", type=float, default=LIMIT_SECONDS, help="seconds (900)")
+    add("--limit", type=float, default=LIMIT_SECONDS, help="seconds (1200)")
     add("check", nargs="*", help="run these only")
     options = parser.parse_args(argv)
     try:

@@ -16,7 +16,7 @@ import pytest
 
 from tbmpi import _paths
 from tbmpi.launch.errors import LaunchError
-from tbmpi.selftest import findings, remote
+from tbmpi.selftest import ends, findings, remote
 
 LIMIT = 120.0
 COMMAND = (str(Path(sys.executable).with_name("tbmpi")), "selftest")
@@ -112,20 +112,23 @@ def rate(answer: Answer) -> float:
     return min(long)
 
 
+def is_lossy(answer: Answer) -> bool:
+    """About one frame in a hundred is lost."""
+    return 0.004 < answer.values("loss")[0]["share"] < 0.02
+
+
 def lateness(answer: Answer) -> float:
     """How late late messages are, in us."""
     return max(row["late_us"] for row in answer.values("late"))
 
 
-# What is set, and what must be seen then; by the switch that this is about.
+# What is set, and what must be seen then; by the switches that this is about.
 SWITCHES: list[tuple[str, tuple[str, ...], Check]] = [
     ("latency", ("latency=400us",), lambda a: 400 <= least(a) < 600),
     ("rate", ("rate=0.2",), lambda a: 0.1 < rate(a) <= 0.21),
-    ("loss", ("loss=2%",), lambda a: 0.01 < a.values("loss")[0]["share"] < 0.03),
+    ("loss", ("loss=1%",), lambda a: is_lossy(a) and a.seen("lost") == {"vanish"}),
     ("corrupt", ("corrupt=1%",), lambda a: a.values("damage")[0]["messages"] > 20),
-    ("delays", ("delays=20%", "delay=20ms"), lambda a: len(a.rows("late")) == 1),
-    ("delay", ("delays=20%", "delay=30ms"), lambda a: 28e3 < lateness(a) < 70e3),
-    ("lost", ("loss=1%",), sees("lost", "vanish")),
+    ("delays delay", ("delays=20%", "delay=20ms"), lambda a: 18e3 < lateness(a) < 60e3),
     ("lost", ("loss=1%", "lost=fail"), sees("lost", "fail")),
     ("send_read", ("send_read=post",), sees("send_read", "post")),
     ("scribble", ("scribble=off",), sees("scribble", "off")),
@@ -183,7 +186,8 @@ def test_every_switch_is_tried_or_named_as_invisible():
         timeout=9,
     ).stdout
     known = {line.split()[0] for line in printed.splitlines()}
-    assert {name for name, _, _ in SWITCHES} | NOT_TO_BE_SEEN == known
+    tried = {name for names, _, _ in SWITCHES for name in names.split()}
+    assert tried | NOT_TO_BE_SEEN == known
 
 
 def test_the_usual_fabric():
@@ -324,3 +328,11 @@ def test_cables_are_found_by_their_nets():
     assert remote.find_wires(here[:1], far, [], "mac2")[0].devices[1] == "rdma_en7"
     with pytest.raises(LaunchError, match="which cables join"):
         remote.find_wires(here, far, [], "mac2")
+
+
+def test_a_crash_is_told_with_its_probe():
+    begun = [{"begin": "port"}, {"probe": "port"}, {"begin": "credit"}]
+    assert ends.explain(-11, begun, "") == (
+        "it was killed by SIGSEGV in the probe 'credit'"
+    )
+    assert ends.explain(1, begun, "the other end has gone") == "the other end has gone"
