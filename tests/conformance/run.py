@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Run another project's test suite on this MPI, or on any other.
 
-    python tests/conformance/run.py mpich [FOLDER ...] [--shard K/N] [-j J] [--over WORDS]
+    python tests/conformance/run.py mpich [FOLDER ...] [--shard K/N] [--over WORDS]
     python tests/conformance/run.py mpi4py MODE [-n 1,2,4] [--shard K/N] [-j J]
     python tests/conformance/run.py hpl
     python tests/conformance/run.py hpcc

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Every example checks its own result; here they run on 1 to 4 ranks.
 
-A broken copy of each shows that the check is one.
+A broken copy of each shows that the check is one. TBMPI_EXAMPLES_OVER are words
+for tbmpirun, such as "--sim ring:4".
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +20,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHARED = "shared.py"  # what the examples import
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.name != SHARED)
 LIMIT = 100.0
+OVER = shlex.split(os.environ.get("TBMPI_EXAMPLES_OVER", ""))
 
 # Words for a short run, and what the example then says about its result.
 SHORT = {
@@ -65,7 +69,8 @@ def run(
     ranks: int, program: Path, words: str, folder: Path
 ) -> subprocess.CompletedProcess[str]:
     """An example on some ranks."""
-    launcher = [sys.executable, "-m", "tbmpi.launch", "-n", str(ranks)]
+    words_first = ("-q", *OVER) if OVER else ()
+    launcher = [sys.executable, "-m", "tbmpi.launch", *words_first, "-n", str(ranks)]
     return subprocess.run(
         [*launcher, sys.executable, str(program), *words.split()],
         cwd=folder,

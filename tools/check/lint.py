@@ -10,7 +10,7 @@ from report import Outcome, one
 from run import ROOT, Runner, tool
 
 GENERATED = {"csrc/include/mpi.h", "csrc/mpi/api.h"}
-C_FOLDERS = ("csrc", "tests", "tbmpi/bench/src")
+C_FOLDERS = ("csrc", "tests", "tbmpi/bench")
 PYTHON_FOLDERS = ("tbmpi", "tools", "tests", "examples")
 
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import sys
+import time
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +19,8 @@ from run import ROOT, Runner, ours, tool
 SMOKE_LIMIT = 60.0  # seconds a program
 SOAK_BYTES = 10 << 30
 SOAK_LIMIT = 3600.0
+SOAK_FAULTS = ("drop 1%", "corrupt 0.1%", "delay 5% 200us")
+FUZZ_SECONDS = 3  # a driver
 MUTANTS_LIMIT = 1800.0
 SANITIZERS = {"asan": "address,undefined", "tsan": "thread"}
 SANITIZED_SLOWER = 4.0
@@ -93,13 +98,44 @@ def junit(path: Path) -> Outcome:
     return total
 
 
+def fuzz(runner: Runner) -> Outcome:
+    """All drivers of tests/fuzz with ASan and UBSan, and other seeds each time."""
+    folder = ROOT / "build" / "fuzz"
+    names = sorted(path.stem for path in (ROOT / "tests/fuzz").glob("*.c"))
+    build(
+        runner,
+        folder,
+        f"-DTBMPI_SANITIZE={SANITIZERS['asan']}",
+        "-DCMAKE_BUILD_TYPE=Debug",
+        "-DCMAKE_C_FLAGS=-O1",
+        targets=[f"fuzz_{name}" for name in names],
+    )
+    seconds = FUZZ_SECONDS * (30 if runner.full else 1)
+    total = Outcome()
+    for name in names:
+        program = folder / "tests" / f"fuzz_{name}"
+        words = ("--seconds", str(seconds), "--seed", str(int(time.time())))
+        done = runner.run(program, *words, limit=seconds + 120, env=SANITIZER_ENV)
+        told = [line for line in done.output.splitlines() if line.startswith("fuzz: ")]
+        total += one(done.good, f"fuzz_{name}: {' '.join(told) or done.why()}")
+    return total
+
+
 def soak(runner: Runner) -> Outcome:
-    """Packets of random size over two cables that lose, damage and delay."""
+    """Packets of random size over two cables that lose, damage and delay; then
+    HPL on four emulated Macs whose cables all do so."""
     folder = ROOT / "build" / "test"
     build(runner, folder, targets=("transport_cables",))
     words = ("soak", str(SOAK_BYTES))
     done = runner.run(folder / "tests/transport_cables", *words, limit=SOAK_LIMIT)
-    return one(done.good, f"soak: {done.why()}")
+    total = one(done.good, f"soak: {done.why()}")
+    faults = "".join(f" --fault {shlex.quote(text)}" for text in SOAK_FAULTS)
+    launcher = f"{shlex.quote(str(ours('tbmpirun')))} --sim mesh:4{faults} -n"
+    size = ("--n", "2000", "--grid", "2x2", "--yes", "--dir", runner.folder)
+    done = runner.run(ours("tbmpi"), "hpl", "--launcher", launcher, *size)
+    result = runner.folder / "result.json"
+    good = done.good and json.loads(result.read_text())["passed"]
+    return total + one(good, f"HPL on lossy cables: {done.why()}")
 
 
 def mutants(runner: Runner) -> Outcome:

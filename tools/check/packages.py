@@ -163,11 +163,11 @@ def macos(runner: Runner) -> Outcome:
         front = ("-shared", shim, library, "-o", runner.folder / "libtbmpi_mlx.dylib")
         done = runner.run(*compiler, "cc", "-target", TARGET, *front)
         total += one(done.good, f"libtbmpi_mlx does not link: {done.why()}")
-    router = (*made["router"], *made["net"], *made["base"])
-    done = runner.run(
-        *compiler, "cc", "-target", TARGET, *router, "-o", runner.folder / "router"
-    )
-    total += one(done.good, f"tbmpi-router does not link: {done.why()}")
+    for program in ("router", "selftest"):
+        parts = (*made[program], *made["net"], *made["base"])
+        target = runner.folder / program
+        done = runner.run(*compiler, "cc", "-target", TARGET, *parts, "-o", target)
+        total += one(done.good, f"tbmpi-{program} does not link: {done.why()}")
     return total + _extensions(runner, compiler)
 
 
@@ -225,11 +225,11 @@ def _extensions(runner: Runner, compiler: tuple[str | Path, ...]) -> Outcome:
     link = ("-shared", "-Wl,-undefined,dynamic_lookup", "-w")
     words = (*compiler, "cc", "-target", TARGET, *link, *include)
     total = Outcome()
-    for name, source, limited in (
-        ("_abi", generated, ("-DPy_LIMITED_API=0x030b0000",)),
-        ("_fast", ROOT / "csrc/python/fast.c", ()),
+    for name, sources, limited in (
+        ("_abi", [generated], ("-DPy_LIMITED_API=0x030b0000",)),
+        ("_fast", sorted((ROOT / "csrc/python").glob("*.c")), ()),
     ):
         module = runner.folder / f"{name}.abi3.so"
-        done = runner.run(*words, *limited, source, "-o", module)
+        done = runner.run(*words, *limited, *sources, "-o", module)
         total += one(done.good, f"the extension module {name}: {done.why()}")
     return total

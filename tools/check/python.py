@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 
+import native
 from native import junit
 from report import Outcome, Trouble
 from run import ROOT, Runner, ours
@@ -17,6 +18,7 @@ MPI_TESTS = "tests/python/mpi"
 RANKS = (1, 2, 3, 4)
 MLX_TESTS = "tests/python/mlx"
 MLX_RANKS = (2, 4)
+MLX_OVER = (("-q", "--sim", "ring:4"), ("-q", "--sim", "mesh:2x2"))
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 
 
@@ -48,15 +50,26 @@ def launcher(runner: Runner) -> Outcome:
 
 def commands(runner: Runner) -> Outcome:
     """The other commands, and how Python programs start and end."""
-    names = ("bench", "conformance", "fabric", "hpl", "plugin")
+    names = ("bench", "conformance", "fabric", "fast", "hpl", "plugin")
     names += ("test_life.py", "test_as_mpi4py.py")
     paths = [f"tests/python/{name}" for name in names]
     return run_pytest(runner, *(path for path in paths if (ROOT / path).exists()))
 
 
 def examples(runner: Runner) -> Outcome:
-    """Every example, on 1 to 4 ranks."""
-    return run_pytest(runner, "tests/python/test_examples.py")
+    """Every example, on 1 to 4 ranks; in the full set on emulated Macs too."""
+    path = "tests/python/test_examples.py"
+    total = run_pytest(runner, path)
+    if runner.full:
+        over = {"TBMPI_EXAMPLES_OVER": "--sim ring:4"}
+        total += run_pytest(runner, path, "-k", "test_result", env=over)
+    return total
+
+
+def fuzz(runner: Runner) -> Outcome:
+    """What must not believe its input, in C with sanitizers and in Python."""
+    env = {"TBMPI_FUZZ_EXAMPLES": "5000" if runner.full else "100"}
+    return native.fuzz(runner) + run_pytest(runner, "tests/python/fuzz", env=env)
 
 
 def faults(runner: Runner) -> Outcome:
@@ -84,10 +97,11 @@ def mpi(runner: Runner) -> Outcome:
 
 def mlx(runner: Runner) -> Outcome:
     """MLX: its own communication, unmodified, and ours for its arrays."""
-    launch = [ours("tbmpirun"), "-n"]
-    return run_pytest(runner, MLX_TESTS) + on_ranks(
-        runner, launch, {}, MLX_TESTS, MLX_RANKS
-    )
+    total = run_pytest(runner, MLX_TESTS)
+    for words in ((), *(MLX_OVER if runner.full else ())):
+        launch = [ours("tbmpirun"), *words, "-n"]
+        total += on_ranks(runner, launch, {}, MLX_TESTS, MLX_RANKS)
+    return total
 
 
 def on_ranks(

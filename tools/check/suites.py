@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from run import ROOT, Runner, ours
 
 SHARDS = 12
 RUNNER = "tests/conformance/run.py"
+TOPOLOGIES = ("mesh:4", "ring:4", "line:4", "star:4", "mesh:2x2")
+SIM_FOLDERS = ("coll", "pt2pt")
 
 
 def hpl_quick(runner: Runner) -> Outcome:
@@ -43,6 +46,24 @@ def mpich(runner: Runner) -> Outcome:
     return _suite(runner, "mpich", "-j", str(os.cpu_count() or 2), *part)
 
 
+def mpich_sim(runner: Runner) -> Outcome:
+    """A part on one topology of emulated Macs; in the full set on all topologies."""
+    if not runner.full:
+        part = ("--shard", f"{shard()}/{SHARDS}")
+        return _over(runner, TOPOLOGIES[shard() % len(TOPOLOGIES)], *part)
+    total = Outcome()
+    for topology in TOPOLOGIES:
+        total += _over(runner, topology)
+    return total
+
+
+def _over(runner: Runner, topology: str, *part: str) -> Outcome:
+    words = ("--over", f"--sim {topology}", *part)
+    found = _suite(runner, "mpich", *SIM_FOLDERS, *words)
+    found.reasons = [f"{topology}: {reason}" for reason in found.reasons]
+    return found
+
+
 def mpi4py(runner: Runner) -> Outcome:
     """mpi4py's suite on our Python API, on 1 and 2 ranks.
 
@@ -61,6 +82,20 @@ def mpi4py(runner: Runner) -> Outcome:
 def hpl(runner: Runner) -> Outcome:
     """HPL on four grids with all broadcasts, digits equal to MPICH's."""
     return _suite(runner, "hpl")
+
+
+def hpl_sim(runner: Runner) -> Outcome:
+    """HPL on 2 x 2 ranks of emulated Macs, on each topology."""
+    total = Outcome()
+    for topology in TOPOLOGIES:
+        launcher = f"{shlex.quote(str(ours('tbmpirun')))} --sim {topology} -n"
+        folder = runner.folder / topology.replace(":", "-")
+        size = ("--n", "1000", "--grid", "2x2", "--yes", "--dir", folder)
+        done = runner.run(ours("tbmpi"), "hpl", "--launcher", launcher, *size)
+        result = folder / "result.json"
+        good = done.good and json.loads(result.read_text())["passed"]
+        total += one(good, f"HPL over {topology}: {done.why()}")
+    return total
 
 
 def hpcc(runner: Runner) -> Outcome:

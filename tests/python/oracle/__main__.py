@@ -25,7 +25,10 @@ def main(argv: list[str]) -> int:
     text = sys.stdin.read() if argv[0] == "-" else Path(argv[0]).read_text()
     program = json.loads(text)
     answers = []
-    for engine in (ours(program["ranks"], argv[1:]), mpich(program["ranks"], Path(folder))):
+    for engine in (
+        ours(program["ranks"], argv[1:]),
+        mpich(program["ranks"], Path(folder)),
+    ):
         answers.append(engine.run(program))
         engine.close()
         print(f"{engine.name}:")

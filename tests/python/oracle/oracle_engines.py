@@ -156,7 +156,9 @@ def difference(one: list[list[str]], other: list[list[str]]) -> str:
     """
     for rank, (left, right) in enumerate(zip(one, other, strict=True)):
         for at in range(max(len(left), len(right))):
-            lines = [side[at] if at < len(side) else "nothing" for side in (left, right)]
+            lines = [
+                side[at] if at < len(side) else "nothing" for side in (left, right)
+            ]
             if lines[0] != lines[1]:
                 return f"rank {rank}: {lines[0]}  ≠  {lines[1]}"
     return next((text for text in map(failure, one) if text), "")

@@ -21,8 +21,19 @@ COUNTS = (0, 1, 2, 3, 17, 400, 20_000, 300_000)
 
 HOW = st.sampled_from(["blocking", "started", "persistent"])
 WAIT = st.sampled_from(["all", "each", "any", "test"])
-INTEGER_OPS = "SUM PROD MAX MIN BAND BOR BXOR LAND LOR LXOR".split()
-FLOAT_OPS = "SUM PROD MAX MIN".split()
+INTEGER_OPS = [
+    "SUM",
+    "PROD",
+    "MAX",
+    "MIN",
+    "BAND",
+    "BOR",
+    "BXOR",
+    "LAND",
+    "LOR",
+    "LXOR",
+]
+FLOAT_OPS = ["SUM", "PROD", "MAX", "MIN"]
 
 
 # ------------------------------------------------------------------ datatypes

@@ -99,6 +99,8 @@ class Run:
                 self.comms.append(MPI.COMM_NULL)
             self._complete(number)
         self._complete(len(self.steps) + 100)
+        # What is buffered need not leave while its sender is outside MPI.
+        MPI.COMM_WORLD.Barrier()
         self._free()
         return self.lines
 
@@ -219,6 +221,8 @@ class Run:
         statuses = self._wait(started + sends)
         if how == "probe":
             statuses = [None] * len(mine)
+        if any("source" in way for way in step["receive"]):
+            comm.Barrier()  # or what others send next could come from any source
         self._report(how, mine, receives, statuses)
         for request in started + sends:
             if request != MPI.REQUEST_NULL:
@@ -253,9 +257,7 @@ class Run:
                 requests.append(getattr(comm, f"{call}_init")(room.single, to, tag))
                 requests[-1].Start()
             else:
-                requests.append(
-                    getattr(comm, f"I{call.lower()}")(room.single, to, tag)
-                )
+                requests.append(getattr(comm, f"I{call.lower()}")(room.single, to, tag))
         return requests
 
     def _probe(self, comm: Any, at: int, message: Any) -> Any:
@@ -542,10 +544,10 @@ def main(folder: Path) -> None:
     """Answers programs until no more come."""
     rank = MPI.COMM_WORLD.rank
     MPI.Attach_buffer(bytearray(BSEND_ROOM))
-    with (folder / f"in.{rank}").open() as asked:
-        with (folder / f"out.{rank}").open("w") as told:
-            for line in asked:
-                print(json.dumps(answer(line)), file=told, flush=True)
+    asked, told = folder / f"in.{rank}", folder / f"out.{rank}"
+    with asked.open() as lines, told.open("w") as answers:
+        for line in lines:
+            print(json.dumps(answer(line)), file=answers, flush=True)
     MPI.Detach_buffer()
 
 
