@@ -11,6 +11,8 @@ from native import junit
 from report import Outcome, Trouble
 from run import ROOT, Runner, ours
 
+# For tests that mostly wait: three at a time.
+ABREAST = ("-n", "3")
 QUIET = ("-q", "-p", "no:cacheprovider")
 # A rank that hangs in MPI is deaf to signals, so a thread ends it.
 LIMITED = ("--timeout", "60", "--timeout-method", "thread")
@@ -25,7 +27,8 @@ COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 def run_pytest(
     runner: Runner, *paths: str, env: dict[str, str] | None = None
 ) -> Outcome:
-    """Runs test files; MPI's own need tbmpirun and are left out."""
+    """Runs test files, or what else pytest takes; MPI's own need tbmpirun and are
+    left out."""
     result = runner.folder / "pytest.xml"
     result.unlink(missing_ok=True)
     words = ("-m", "pytest", *QUIET, "-m", "not mpi")
@@ -45,7 +48,7 @@ def abi(runner: Runner) -> Outcome:
 
 def launcher(runner: Runner) -> Outcome:
     """tbmpirun."""
-    return run_pytest(runner, "tests/python/launch")
+    return run_pytest(runner, *ABREAST, "tests/python/launch")
 
 
 def commands(runner: Runner) -> Outcome:
@@ -53,7 +56,8 @@ def commands(runner: Runner) -> Outcome:
     names = ("bench", "conformance", "fabric", "fast", "hpl", "plugin")
     names += ("test_life.py", "test_as_mpi4py.py")
     paths = [f"tests/python/{name}" for name in names]
-    return run_pytest(runner, *(path for path in paths if (ROOT / path).exists()))
+    paths = [path for path in paths if (ROOT / path).exists()]
+    return run_pytest(runner, *ABREAST, *paths)
 
 
 def examples(runner: Runner) -> Outcome:

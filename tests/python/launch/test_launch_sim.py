@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -429,14 +430,17 @@ def test_a_folder_of_a_dead_launcher_is_removed():
 
 def test_a_folder_for_which_a_socket_has_room(monkeypatch, tmp_path):
     monkeypatch.setattr(control, "MEMORY", tmp_path / "none")
-    for name, place in (("short", tmp_path / "short"), ("long" * 30, Path("/tmp"))):
-        (tmp_path / name).mkdir()
-        monkeypatch.setattr(control.tempfile, "tempdir", str(tmp_path / name))
+    short = Path(tempfile.mkdtemp(prefix="s-", dir="/tmp"))
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    for folder, place in ((short, short), (long, Path("/tmp"))):
+        monkeypatch.setattr(control.tempfile, "tempdir", str(folder))
         folder = control.make_folder(0)
         assert folder.parent == place
         assert len(str(folder / control.SOCKET)) < 104
         assert folder.stat().st_mode & 0o777 == 0o700
         control.remove_folder(folder)
+    short.rmdir()
 
 
 def test_a_folder_where_memory_has_room(monkeypatch, tmp_path):
