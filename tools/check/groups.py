@@ -61,7 +61,7 @@ GROUPS = (
     Group("faults", "ranks killed at random moments", python.faults, 5, longer=8),
     Group("sim", "emulated Macs, their cables and faults", python.sim, 8, longer=2),
     Group("hpl", "HPL on 2 x 2 ranks", suites.hpl_quick, 6),
-    Group("fuzz", "inputs that lie, with sanitizers", python.fuzz, 8, longer=3),
+    Group("fuzz", "inputs that lie", python.fuzz, 4, longer=8),
     Group("mpich", "MPICH's test suite", suites.mpich, 8, longer=24),
     Group(
         "mpich-sim",

@@ -11,8 +11,9 @@ from native import junit
 from report import Outcome, Trouble
 from run import ROOT, Runner, ours
 
-# For tests that mostly wait: three at a time.
+# Tests that mostly wait go several at a time, as many as still keep to their times.
 ABREAST = ("-n", "3")
+PAIRED = ("-n", "2")
 QUIET = ("-q", "-p", "no:cacheprovider")
 # A rank that hangs in MPI is deaf to signals, so a thread ends it.
 LIMITED = ("--timeout", "60", "--timeout-method", "thread")
@@ -63,7 +64,7 @@ def commands(runner: Runner) -> Outcome:
 def examples(runner: Runner) -> Outcome:
     """Every example, on 1 to 4 ranks; in the full set on emulated Macs too."""
     path = "tests/python/test_examples.py"
-    total = run_pytest(runner, path)
+    total = run_pytest(runner, *PAIRED, path)
     if runner.full:
         over = {"TBMPI_EXAMPLES_OVER": "--sim ring:4"}
         total += run_pytest(runner, path, "-k", "test_result", env=over)
@@ -71,9 +72,11 @@ def examples(runner: Runner) -> Outcome:
 
 
 def fuzz(runner: Runner) -> Outcome:
-    """What must not believe its input, in C with sanitizers and in Python."""
+    """What must not believe its input. The C drivers run with the units; in the full
+    set again, for longer, with sanitizers."""
     env = {"TBMPI_FUZZ_EXAMPLES": "5000" if runner.full else "100"}
-    return native.fuzz(runner) + run_pytest(runner, "tests/python/fuzz", env=env)
+    total = run_pytest(runner, "tests/python/fuzz", env=env)
+    return total + native.fuzz(runner) if runner.full else total
 
 
 def faults(runner: Runner) -> Outcome:
@@ -91,7 +94,7 @@ def sim(runner: Runner) -> Outcome:
         "TBMPI_FLOOD_ROUNDS": "100" if runner.full else "8",
         "TBMPI_SIM_JOBS": "50" if runner.full else "5",
     }
-    return run_pytest(runner, "tests/python/sim", env=env)
+    return run_pytest(runner, *PAIRED, "tests/python/sim", env=env)
 
 
 def mpi(runner: Runner) -> Outcome:
