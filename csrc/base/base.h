@@ -391,9 +391,9 @@ struct tb_share {
 };
 
 /* Makes one, 0600, zero filled, the memory taken at once where the system
- * can. On Linux it has no name from the start, so that whoever is killed when,
- * nothing stays; elsewhere until tb_share_release, which the maker calls when
- * the others have attached. */
+ * can. Where tb_share_reopen works it has no name from the start, so that
+ * whoever is killed when, nothing stays; elsewhere it keeps its name until
+ * tb_share_release, which the maker calls when the others have attached. */
 tb_err tb_share_make(struct tb_share *out, size_t bytes);
 void tb_share_release(const struct tb_share *share);
 

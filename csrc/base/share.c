@@ -123,6 +123,17 @@ static void choose_name(char *out, size_t room)
              (uint32_t)tb_random());
 }
 
+/* Whether others can open it by its descriptor, so that it needs no name. */
+static bool needs_no_name(const struct tb_share *share)
+{
+    int fd = -1;
+
+    if (tb_share_reopen(share->pid, share->fd, &fd))
+        return false;
+    close(fd);
+    return true;
+}
+
 tb_err tb_share_make(struct tb_share *out, size_t bytes)
 {
     tb_err err;
@@ -133,10 +144,10 @@ tb_err tb_share_make(struct tb_share *out, size_t bytes)
     out->fd = shm_open(out->name, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (out->fd < 0)
         return tb_fail_errno("cannot make the shared memory %s", out->name);
-#if defined(__linux__)
-    shm_unlink(out->name);
-    out->name[0] = 0;
-#endif
+    if (needs_no_name(out)) {
+        shm_unlink(out->name);
+        out->name[0] = 0;
+    }
     if (!reserve(out->fd, bytes))
         return TB_OK;
     err = tb_fail_errno(

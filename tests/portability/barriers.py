@@ -76,7 +76,7 @@ NAMED = (
     ("csrc/coll/commons.c", "tb_lane_look", "atomic_load_explicit", "acquire"),
     ("csrc/coll/commons.c", "tb_lane_finish", "atomic_store_explicit", "release"),
     ("csrc/base/base.h", "tb_bell_ring", "atomic_thread_fence", "seq_cst"),
-    ("csrc/base/doorbell.c", "tb_bell_arm", "atomic_thread_fence", "seq_cst"),
+    ("csrc/base/doorbell.c", "arm", "atomic_thread_fence", "seq_cst"),
     ("csrc/base/doorbell.c", "tb_bell_wake", "atomic_fetch_add_explicit", "release"),
 )
 

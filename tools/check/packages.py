@@ -35,7 +35,7 @@ int main(void)
 """
 SAYS = "2 ranks, sum 1"
 # The folders of csrc that libmpi_abi is made of; the others are compiled as well.
-LIBRARY = ("base", "net", "engine", "mpi", "coll", "gen")
+LIBRARY = ("base", "net", "engine", "mpi", "coll", "rma", "gen")
 PYTHON = (
     "from tbmpi import MPI, COMM_WORLD as c; s = c.allreduce(c.rank); "
     "v = MPI.get_vendor()[0]; c.rank or print(f'{c.size} ranks, sum {s}', v)"
