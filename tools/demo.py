@@ -51,10 +51,10 @@ Emulated: the Macs, their cables and Thunderbolt devices, with Apple's limits; t
 latency and rate of a cable are a model. Real: everything above the verbs calls.
 Times are those of this machine, which all ranks and routers share.
 
-On real Macs the same programs and the same code run on the real devices. In this
-version tbmpirun starts processes on its own machine only, so there
-    tbmpirun -n 8 python examples/heat2d.py
-uses one Mac, and tbmpirun --sim shows on any machine what several would do."""
+On real Macs the same code calls the real devices. In this version a job on several
+machines still talks over TCP,
+    tbmpirun -H mac1,mac2 -n 8 python examples/heat2d.py
+and over Thunderbolt on emulated Macs only: tbmpirun --sim shows on any machine what several would do."""
 
 
 class StepError(Exception):
