@@ -54,7 +54,8 @@ Times are those of this machine, which all ranks and routers share.
 On real Macs the same code calls the real devices. In this version a job on several
 machines still talks over TCP,
     tbmpirun -H mac1,mac2 -n 8 python examples/heat2d.py
-and over Thunderbolt on emulated Macs only: tbmpirun --sim shows on any machine what several would do."""
+and over Thunderbolt on emulated Macs only: tbmpirun --sim shows on any machine what
+several would do."""
 
 
 class StepError(Exception):
