@@ -41,15 +41,14 @@ static tb_err need_type(const struct tb_type *t, const struct tb_op *op)
     return tb_check_type(t);
 }
 
-/* --------------------------------------------------------------- put and get
- */
+/* ------------------------------------------------------------- put and get */
 
-static tb_err put(struct tb_rma_side origin, int rank, MPI_Aint disp,
-                  MPI_Count count, struct tb_type *type, struct tb_win *win,
-                  struct tb_req **request)
+static tb_err move(enum tb_rma_kind kind, struct tb_rma_side origin, int rank,
+                   MPI_Aint disp, MPI_Count count, struct tb_type *type,
+                   struct tb_win *win, struct tb_req **request)
 {
     struct tb_rma_call c = {.rma = win->rma,
-                            .kind = TB_RMA_PUT,
+                            .kind = kind,
                             .origin = origin,
                             .rank = rank,
                             .disp = disp,
@@ -57,31 +56,6 @@ static tb_err put(struct tb_rma_side origin, int rank, MPI_Aint disp,
                             .type = type,
                             .request = request};
     return tb_rma_start(&c);
-}
-
-static tb_err get(struct tb_rma_side origin, int rank, MPI_Aint disp,
-                  MPI_Count count, struct tb_type *type, struct tb_win *win,
-                  struct tb_req **request)
-{
-    struct tb_rma_call c = {.rma = win->rma,
-                            .kind = TB_RMA_GET,
-                            .origin = origin,
-                            .rank = rank,
-                            .disp = disp,
-                            .count = count,
-                            .type = type,
-                            .request = request};
-    return tb_rma_start(&c);
-}
-
-tb_err tb_put(const void *origin_addr, MPI_Count origin_count,
-              struct tb_type *origin_datatype, int target_rank,
-              MPI_Aint target_disp, MPI_Count target_count,
-              struct tb_type *target_datatype, struct tb_win *win)
-{
-    struct tb_rma_side origin = {origin_addr, origin_count, origin_datatype};
-    return put(origin, target_rank, target_disp, target_count, target_datatype,
-               win, NULL);
 }
 
 tb_err tb_rput(const void *origin_addr, MPI_Count origin_count,
@@ -91,18 +65,17 @@ tb_err tb_rput(const void *origin_addr, MPI_Count origin_count,
                struct tb_req **request)
 {
     struct tb_rma_side origin = {origin_addr, origin_count, origin_datatype};
-    return put(origin, target_rank, target_disp, target_count, target_datatype,
-               win, request);
+    return move(TB_RMA_PUT, origin, target_rank, target_disp, target_count,
+                target_datatype, win, request);
 }
 
-tb_err tb_get(void *origin_addr, MPI_Count origin_count,
+tb_err tb_put(const void *origin_addr, MPI_Count origin_count,
               struct tb_type *origin_datatype, int target_rank,
               MPI_Aint target_disp, MPI_Count target_count,
               struct tb_type *target_datatype, struct tb_win *win)
 {
-    struct tb_rma_side origin = {origin_addr, origin_count, origin_datatype};
-    return get(origin, target_rank, target_disp, target_count, target_datatype,
-               win, NULL);
+    return tb_rput(origin_addr, origin_count, origin_datatype, target_rank,
+                   target_disp, target_count, target_datatype, win, NULL);
 }
 
 tb_err tb_rget(void *origin_addr, MPI_Count origin_count,
@@ -112,12 +85,20 @@ tb_err tb_rget(void *origin_addr, MPI_Count origin_count,
                struct tb_req **request)
 {
     struct tb_rma_side origin = {origin_addr, origin_count, origin_datatype};
-    return get(origin, target_rank, target_disp, target_count, target_datatype,
-               win, request);
+    return move(TB_RMA_GET, origin, target_rank, target_disp, target_count,
+                target_datatype, win, request);
 }
 
-/* --------------------------------------------------------------- accumulates
- */
+tb_err tb_get(void *origin_addr, MPI_Count origin_count,
+              struct tb_type *origin_datatype, int target_rank,
+              MPI_Aint target_disp, MPI_Count target_count,
+              struct tb_type *target_datatype, struct tb_win *win)
+{
+    return tb_rget(origin_addr, origin_count, origin_datatype, target_rank,
+                   target_disp, target_count, target_datatype, win, NULL);
+}
+
+/* ------------------------------------------------------------- accumulates */
 
 static tb_err accumulate(struct tb_rma_call *c)
 {
@@ -196,8 +177,7 @@ tb_err tb_get_accumulate(const void *origin_addr, MPI_Count origin_count,
                               target_datatype, op, win, NULL);
 }
 
-/* ------------------------------------------------------------ single elements
- */
+/* --------------------------------------------------------- single elements */
 
 static tb_err need_predefined(const struct tb_type *t)
 {

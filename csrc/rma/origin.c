@@ -109,17 +109,24 @@ static void sent(struct tb_rma_transfer *t)
     (void)t;
 }
 
+/* A message of synchronisation, which nobody here waits for. */
+static tb_err tell(struct tb_rma *r, int dest, const void *what, size_t bytes,
+                   enum tb_rma_tag tag)
+{
+    struct tb_rma_transfer *t = tb_rma_transfer_new(r, dest, (int64_t)bytes);
+    if (!t)
+        return TB_ERR_NO_MEM;
+    memcpy(t->room, what, bytes);
+    t->done = sent;
+    send_on(t, r->ops, t->room, &tb_layout_byte, (int64_t)bytes, tag);
+    return TB_OK;
+}
+
 tb_err tb_rma_answer(struct tb_rma *r, int dest, enum tb_rma_answer_kind kind,
                      tb_err why)
 {
     const struct tb_rma_answer a = {.kind = kind, .err = why};
-    struct tb_rma_transfer *t = tb_rma_transfer_new(r, dest, sizeof a);
-    if (!t)
-        return TB_ERR_NO_MEM;
-    memcpy(t->room, &a, sizeof a);
-    t->done = sent;
-    send_on(t, r->ops, t->room, &tb_layout_byte, sizeof a, TB_RMA_ANSWER);
-    return TB_OK;
+    return tell(r, dest, &a, sizeof a, TB_RMA_ANSWER);
 }
 
 tb_err tb_rma_say(struct tb_rma *r, int target, enum tb_rma_kind kind,
@@ -127,13 +134,7 @@ tb_err tb_rma_say(struct tb_rma *r, int target, enum tb_rma_kind kind,
 {
     const struct tb_rma_head h = {.kind = (uint8_t)kind,
                                   .flags = (uint8_t)flags};
-    struct tb_rma_transfer *t = tb_rma_transfer_new(r, target, sizeof h);
-    if (!t)
-        return TB_ERR_NO_MEM;
-    memcpy(t->room, &h, sizeof h);
-    t->done = sent;
-    send_on(t, r->ops, t->room, &tb_layout_byte, sizeof h, TB_RMA_REQUEST);
-    return TB_OK;
+    return tell(r, target, &h, sizeof h, TB_RMA_REQUEST);
 }
 
 /* ------------------------------------------------------------- measurements */

@@ -74,8 +74,7 @@ tb_err tb_win_fence(int assert, struct tb_win *win)
     return err;
 }
 
-/* ------------------------------------------------- post, start, complete, wait
- */
+/* ------------------------------------------- post, start, complete, wait */
 
 /* The member's rank in the window. */
 static tb_err find_member(const struct tb_rma *r, const struct tb_group *group,
