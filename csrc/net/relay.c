@@ -234,8 +234,7 @@ static tb_err relay_reserve(struct tb_link *link, enum tb_channel ch,
  * should not do so until all of a long message is packed. */
 static void give_way(struct tb_port *port, enum tb_class class)
 {
-    if (class == TB_LARGE && port->crowded &&
-        atomic_load_explicit(port->crowded, memory_order_relaxed))
+    if (class == TB_LARGE && tb_is_crowded(port->crowded))
         tb_yield();
 }
 

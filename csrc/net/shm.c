@@ -194,10 +194,7 @@ static bool can_pull(struct tb_link *link)
 
 static float patience(const struct tb_port *port)
 {
-    bool crowded = port->crowded &&
-                   atomic_load_explicit(port->crowded, memory_order_relaxed);
-
-    return crowded ? PATIENCE_CROWDED : PATIENCE;
+    return tb_is_crowded(port->crowded) ? PATIENCE_CROWDED : PATIENCE;
 }
 
 /* The sender is not within MPI, and may stay away for as long as it likes:
@@ -215,14 +212,14 @@ static tb_err shm_pull(struct tb_link *link, uint64_t remote, void *local,
                        size_t bytes, size_t *done)
 {
     struct tb_pace *pace = &link->pace;
-    bool always = link->port->config->single_copy == TB_SINGLE_COPY_ALWAYS ||
-                  is_away(link);
+    bool always = link->port->config->single_copy == TB_SINGLE_COPY_ALWAYS;
     uint64_t start;
     tb_err err;
 
     *done = 0;
     pace->patience = patience(link->port);
-    if (!can_pull(link) || (!always && !tb_pace_choose(pace, bytes)))
+    if (!can_pull(link) ||
+        !(always || is_away(link) || tb_pace_choose(pace, bytes)))
         return TB_ERR_NOTSUP;
     start = tb_now();
     err = tb_process_read(pid_of(link->port, link->place), remote, local, bytes,

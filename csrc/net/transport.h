@@ -106,6 +106,12 @@ struct tb_port_args {
     const struct tb_tcp_args *tcp;     /* NULL: no sockets to other machines */
 };
 
+/* What `crowded` says now. Relaxed: advice, which orders nothing. */
+static inline bool tb_is_crowded(const _Atomic bool *crowded)
+{
+    return crowded && atomic_load_explicit(crowded, memory_order_relaxed);
+}
+
 /*
  * One const table per transport; no entry is NULL: what a transport does not
  * offer answers TB_ERR_NOTSUP.
