@@ -19,7 +19,7 @@ from tbmpi.launch import links
 from tbmpi.launch.errors import FAILED, LaunchError
 from tbmpi.launch.nodes import Node
 from tbmpi.launch.options import AppRequest, OutputRequest, Request
-from tbmpi.launch.plan import Plan, lay_out
+from tbmpi.launch.plan import Plan, lay_out, plan_head
 from tbmpi.launch.wire import Message
 
 # Of our environment the ranks elsewhere get these, and what -x names; the rest
@@ -28,7 +28,6 @@ CARRIED = (
     "TBMPI_", "MLX_", "JACCL_", "OMP_", "OPENBLAS_", "MKL_", "VECLIB_", "NUMEXPR_",
     "PYTHONHASHSEED",
 )  # fmt: skip
-NAME_MOST = 63  # TB_PLAN_NAME_BYTES of csrc/net/plan.h
 
 
 def greeting(version: str) -> Message:
@@ -151,18 +150,7 @@ def address(told: Message) -> str:
 
 def plan_text(plan: Plan, job: str, node: Node, far: Iterable[int], crowd: int) -> str:
     """The plan as a rank of `node` reads it (csrc/net/plan.h)."""
-    lines = [
-        "tbmpi-plan 1",
-        f"job {job}",
-        f"size {plan.size}",
-        f"nodes {len(plan.nodes)}",
-        f"self {node.number}",
-        "owner none",
-        f"crowd {crowd}",
-    ]
-    for each in plan.nodes:
-        ranks = "".join(f" {rank}" for rank in each.ranks)
-        lines.append(f"node {each.number} {each.name[:NAME_MOST]}{ranks}")
+    lines = plan_head(plan, job, node, "none", crowd)
     lines += [f"link {other} {{link{other}}}" for other in sorted(far)]
     lines += [f"bell {rank} {{bell{rank}}}" for rank in node.ranks]
     lines.append("ear {ear}")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tbmpi.launch.topology import Topology
 
 MAX_RANKS = 4096
+NODE_NAME_MOST = 63  # TB_PLAN_NAME_BYTES of csrc/net/plan.h
 # On several machines: their connections are handed over at once (guard.py), with
 # standard input, output and error, PMI, the segment, the plan, and an ear.
 MAX_JOINED = MOST_DESCRIPTORS - 7
@@ -100,6 +101,23 @@ class Plan:
     def size(self) -> int:
         """The number of ranks."""
         return len(self.ranks)
+
+
+def plan_head(plan: Plan, job: str, node: Node, owner: str, crowd: int) -> list[str]:
+    """How the plan begins that the processes of `node` read (csrc/net/plan.h)."""
+    lines = [
+        "tbmpi-plan 1",
+        f"job {job}",
+        f"size {plan.size}",
+        f"nodes {len(plan.nodes)}",
+        f"self {node.number}",
+        f"owner {owner}",
+        f"crowd {crowd}",
+    ]
+    for each in plan.nodes:
+        ranks = "".join(f" {rank}" for rank in each.ranks)
+        lines.append(f"node {each.number} {each.name[:NODE_NAME_MOST]}{ranks}")
+    return lines
 
 
 def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:

@@ -29,7 +29,7 @@ from tbmpi.launch.errors import FAILED, LaunchError
 from tbmpi.launch.fabric import Fabric, room_needed
 from tbmpi.launch.guard import Guard, GuardLost
 from tbmpi.launch.nodes import Node
-from tbmpi.launch.plan import STALE, Plan, Simulation
+from tbmpi.launch.plan import STALE, Plan, Simulation, plan_head
 from tbmpi.launch.segment import Memory, Segment
 from tbmpi.launch.site import Boards, Helper, Outfit, Processes
 from tbmpi.launch.topology import Cable
@@ -282,18 +282,8 @@ def plan_text(plan: Plan, job: str, node: Node, ends: Sequence[str]) -> str:
     assert plan.sim is not None
     there = plan.sim.topology
     processes = plan.size + (len(plan.nodes) if plan.sim.routers else 0)
-    lines = [
-        "tbmpi-plan 1",
-        f"job {job}",
-        f"size {plan.size}",
-        f"nodes {len(plan.nodes)}",
-        f"self {node.number}",
-        f"owner {'router' if plan.sim.routers else 'rank'}",
-        f"crowd {processes}",
-    ]
-    for each in plan.nodes:
-        ranks = "".join(f" {rank}" for rank in each.ranks)
-        lines.append(f"node {each.number} {each.name}{ranks}")
+    owner = "router" if plan.sim.routers else "rank"
+    lines = plan_head(plan, job, node, owner, processes)
     for cable in there.cables:
         a, b = (f"{end.host} {end.device} {end.gid}" for end in cable.ends)
         lines.append(f"cable {cable.number} {a} {b}")
