@@ -112,12 +112,9 @@ static const char *try_write(struct tb_station *st, struct tb_pair *p,
 static const char *send_oddly(struct tb_station *st, struct tb_pair *p,
                               int opcode, uint32_t bytes, char *values)
 {
-    struct tb_ibv_sge sge = {(uint64_t)(uintptr_t)st->out, bytes,
-                             st->region->lkey};
     struct {
         int32_t code, came;
     } mine = {0, 0}, theirs;
-    struct tb_ibv_send_wr wr;
 
     if (!tb_pair_join(p, MTU(st), false, NULL))
         return NULL;
@@ -125,13 +122,7 @@ static const char *send_oddly(struct tb_station *st, struct tb_pair *p,
         tb_pair_receive(p, 0, st->in, TB_FRAME_BYTES);
     tb_meet(st);
     if (st->side == 0) {
-        memset(&wr, 0, sizeof(wr));
-        wr.sg_list = &sge;
-        wr.num_sge = bytes > 0;
-        wr.opcode = (enum tb_ibv_wr_opcode)opcode;
-        wr.send_flags = TB_IBV_SEND_SIGNALED;
-        wr.imm_data = 0x5a5a5a5a;
-        mine.code = tb_pair_post(p, &wr);
+        mine.code = tb_pair_send_as(p, opcode, TB_IBV_SEND_SIGNALED, bytes);
         tb_pair_outcome(p, mine.code ? 0 : st->patience);
     } else {
         mine.came = tb_pair_outcome(p, SOON(st)) == TB_IBV_WC_SUCCESS;

@@ -188,8 +188,7 @@ static void keep_polling(void *ctx)
         tb_yield();
 }
 
-/* -------------------------------------------------------------------- report
- */
+/* ------------------------------------------------------------------ report */
 
 struct figures {
     double half_us[SIZES], rate;

@@ -188,6 +188,22 @@ int tb_pair_send(struct tb_pair *p, uint32_t number, const void *at,
     return tb_pair_post(p, &wr);
 }
 
+int tb_pair_send_as(struct tb_pair *p, int opcode, unsigned flags,
+                    uint32_t bytes)
+{
+    struct tb_ibv_sge sge = {(uint64_t)(uintptr_t)p->st->out, bytes,
+                             p->st->region->lkey};
+    struct tb_ibv_send_wr wr;
+
+    memset(&wr, 0, sizeof(wr));
+    wr.sg_list = &sge;
+    wr.num_sge = bytes > 0;
+    wr.opcode = (enum tb_ibv_wr_opcode)opcode;
+    wr.send_flags = flags;
+    wr.imm_data = 0x5a5a5a5a;
+    return tb_pair_post(p, &wr);
+}
+
 int tb_pair_receive(struct tb_pair *p, uint32_t number, void *at,
                     uint32_t bytes)
 {

@@ -305,12 +305,9 @@ static void probe_sge(struct tb_station *st)
 static const char *try_unsignaled(struct tb_station *st, struct tb_pair *p,
                                   char *values)
 {
-    struct tb_ibv_sge sge = {(uint64_t)(uintptr_t)st->out, TB_FRAME_BYTES,
-                             st->region->lkey};
     struct {
         int32_t code, completed, came;
     } mine = {0, 0, 0}, theirs;
-    struct tb_ibv_send_wr wr;
 
     if (!tb_pair_join(p, MTU(st), false, NULL))
         return NULL;
@@ -318,11 +315,7 @@ static const char *try_unsignaled(struct tb_station *st, struct tb_pair *p,
         tb_pair_receive(p, 0, st->in, TB_FRAME_BYTES);
     tb_meet(st);
     if (st->side == 0) {
-        memset(&wr, 0, sizeof(wr));
-        wr.sg_list = &sge;
-        wr.num_sge = 1;
-        wr.opcode = TB_IBV_WR_SEND;
-        mine.code = tb_pair_post(p, &wr);
+        mine.code = tb_pair_send_as(p, TB_IBV_WR_SEND, 0, TB_FRAME_BYTES);
         mine.completed = tb_pair_outcome(p, SOON(st)) != TB_NO_CODE;
     } else {
         mine.came = tb_pair_outcome(p, st->patience) == TB_IBV_WC_SUCCESS;

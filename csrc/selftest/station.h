@@ -24,9 +24,8 @@
 #include "net/verbs.h"
 
 #define TB_FRAME_BYTES ((uint32_t)TB_IBV_FRAME)
-#define TB_HALF_BYTES                                              \
-    ((size_t)16 << 20)       /* of the region: to send, to receive \
-                              */
+/* Of a region: so much to send, so much to receive. */
+#define TB_HALF_BYTES ((size_t)16 << 20)
 #define TB_NO_CODE INT32_MIN /* a step that was not reached */
 
 struct tb_station {
@@ -142,6 +141,9 @@ int tb_pair_reach(struct tb_pair *pair);
 int tb_pair_send(struct tb_pair *pair, uint32_t number, const void *at,
                  uint32_t bytes);
 int tb_pair_receive(struct tb_pair *pair, uint32_t number, void *at,
+                    uint32_t bytes);
+/* A message of the station's `out` that is not quite as usual. */
+int tb_pair_send_as(struct tb_pair *pair, int opcode, unsigned flags,
                     uint32_t bytes);
 /* Any work request, as it is. */
 int tb_pair_post(struct tb_pair *pair, struct tb_ibv_send_wr *wr);

@@ -352,20 +352,17 @@ def _trouble(rates: Sequence[Mapping[str, Any]], place: str) -> Iterable[Row]:
         seen = "fail" if failed else "vanish"
         yield Row("lost", place, seen, "", MEANINGS["lost"][seen])
     damaged = sum(row["damaged"] for row in rates)
-    yield Row(
-        "damage",
-        place,
-        f"{damaged} messages" if damaged else "none",
-        "",
-        Meaning(WORD if damaged else GOOD, "seen by CRC32C" if damaged else ""),
-        values={"messages": damaged},
-    )
+    yield _wrong("damage", place, damaged, "messages", "none", "seen by CRC32C")
     wrong = sum(row["disordered"] + row["duplicated"] for row in rates)
-    yield Row(
-        "sequence",
-        place,
-        f"{wrong} out of order or twice" if wrong else "kept",
-        "",
-        Meaning(WORD if wrong else GOOD, "numbers tell" if wrong else ""),
-        values={"messages": wrong},
+    yield _wrong(
+        "sequence", place, wrong, "out of order or twice", "kept", "numbers tell"
     )
+
+
+def _wrong(
+    probe: str, place: str, messages: int, what: str, usual: str, cure: str
+) -> Row:
+    """So many messages had something that the link mends; `usual` if none had."""
+    meaning = Meaning(WORD, cure) if messages else Meaning(GOOD, "")
+    seen = f"{messages} {what}" if messages else usual
+    return Row(probe, place, seen, "", meaning, values={"messages": messages})
