@@ -6,19 +6,6 @@
 
 static int buf[4096], out[4096];
 
-static void is_class(int code, int class, int line)
-{
-    if (class_of(code) != class) {
-        char text[MPI_MAX_ERROR_STRING];
-        int length;
-        MPI_Error_string(code, text, &length);
-        fprintf(stderr, "rank %d, line %d: class %d, not %d: %s\n", rank, line,
-                class_of(code), class, text);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-}
-#define IS(class, call) is_class(call, class, __LINE__)
-
 static void next_call_works(void)
 {
     int sum = 0;

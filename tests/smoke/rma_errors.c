@@ -6,19 +6,6 @@
 
 static int memory[100];
 
-static void is_class(int code, int class, int line)
-{
-    if (class_of(code) != class) {
-        char text[MPI_MAX_ERROR_STRING];
-        int length;
-        MPI_Error_string(code, text, &length);
-        fprintf(stderr, "rank %d, line %d: class %d, not %d: %s\n", rank, line,
-                class_of(code), class, text);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-}
-#define IS(class, call) is_class(call, class, __LINE__)
-
 static void nothing(void *in, void *out, int *n, MPI_Datatype *type)
 {
     (void)in, (void)out, (void)n, (void)type;

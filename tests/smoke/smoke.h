@@ -31,6 +31,20 @@ static inline int class_of(int code)
     return class;
 }
 
+/* That a call fails with an error of that class: IS(MPI_ERR_COUNT, MPI_…). */
+#define IS(class, call) is_class(call, class, __LINE__)
+static inline void is_class(int code, int class, int line)
+{
+    if (class_of(code) != class) {
+        char text[MPI_MAX_ERROR_STRING];
+        int length;
+        MPI_Error_string(code, text, &length);
+        fprintf(stderr, "rank %d, line %d: class %d, not %d: %s\n", rank, line,
+                class_of(code), class, text);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
 static inline void smoke_init(int required)
 {
     int provided;

@@ -64,3 +64,11 @@ def fabric(unmade: Fabric) -> Fabric:
     done = unmade.call("create", text=TWO_MACS)
     assert not done.returncode, done.stderr
     return unmade
+
+
+@pytest.fixture
+def switches() -> list[str]:
+    """The lines of `tbmpi-fabric switches`."""
+    command = [str(_paths.fabric_command()), "switches"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=9)
+    return done.stdout.splitlines()

@@ -377,23 +377,31 @@ class Run:
                 one.fill(self._draw())
             self._call(comm, name, [one.single, root], self._look(one))
         elif name == "Gather":
-            one.fill(self._draw())
-            into = many if at_root else None
-            out = one.single
-            if step["in_place"] and at_root:
-                out = MPI.IN_PLACE
-                many.fill(self._draw())
-            args = [out, into.single if into else None, root]
-            self._call(comm, name, args, self._look(into))
+            self._gather(comm, name, one, many, many.single)
         elif name == "Scatter":
-            many.fill(self._draw())
-            into = one.single
-            if step["in_place"] and at_root:
-                into = MPI.IN_PLACE
-            args = [many.single if at_root else None, into, root]
-            self._call(comm, name, args, self._look(one))
+            self._scatter(comm, name, one, many, many.single)
         else:
             self._everyone(comm, name, one, many)
+
+    def _gather(self, comm: Any, name: str, one: Room, many: Room, spec: Any) -> None:
+        """`spec`: how the call is told of `many`."""
+        root = self.step["root"] % comm.size
+        at_root = comm.rank == root
+        one.fill(self._draw())
+        out = one.single
+        if self.step["in_place"] and at_root:
+            out = MPI.IN_PLACE
+            many.fill(self._draw())
+        args = [out, spec if at_root else None, root]
+        self._call(comm, name, args, self._look(many if at_root else None))
+
+    def _scatter(self, comm: Any, name: str, one: Room, many: Room, spec: Any) -> None:
+        root = self.step["root"] % comm.size
+        at_root = comm.rank == root
+        many.fill(self._draw())
+        into = MPI.IN_PLACE if self.step["in_place"] and at_root else one.single
+        args = [spec if at_root else None, into, root]
+        self._call(comm, name, args, self._look(one))
 
     def _everyone(self, comm: Any, name: str, one: Room, many: Room) -> None:
         if self.step["in_place"]:
@@ -409,8 +417,7 @@ class Run:
     def _various(self, comm: Any) -> None:
         """A collective that moves blocks of different sizes."""
         step, m, me = self.step, comm.size, comm.rank
-        name, tree, root = step["name"], step["type"], step["root"] % m
-        at_root = me == root
+        name, tree = step["name"], step["type"]
         matrix = [row[:m] for row in step["matrix"][:m]]
         if step["in_place"]:
             matrix = [
@@ -420,19 +427,9 @@ class Run:
         many = self._room(tree, self._places(matrix[0]))
         one = self._room(tree, [(0, mine)])
         if name == "Gatherv":
-            one.fill(self._draw())
-            into = many if at_root else None
-            out = one.single
-            if step["in_place"] and at_root:
-                out = MPI.IN_PLACE
-                many.fill(self._draw())
-            args = [out, into.vector if into else None, root]
-            self._call(comm, name, args, self._look(into))
+            self._gather(comm, name, one, many, many.vector)
         elif name == "Scatterv":
-            many.fill(self._draw())
-            into = MPI.IN_PLACE if step["in_place"] and at_root else one.single
-            args = [many.vector if at_root else None, into, root]
-            self._call(comm, name, args, self._look(one))
+            self._scatter(comm, name, one, many, many.vector)
         elif name == "Allgatherv":
             out = one.fill(self._draw()).single
             if step["in_place"]:
